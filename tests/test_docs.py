@@ -40,7 +40,7 @@ def programs() -> Iterator[str]:
                 yield f"examples.{path.stem}"
 
 
-@pytest.mark.parametrize("block", blocks(), ids=where)
+@pytest.mark.parametrize("block", list(blocks()), ids=where)
 def test_block_runs_and_prints_what_it_says(block: CodeExample, eval_example: EvalExample) -> None:
     """A block of the documentation does what the text around it says."""
     eval_example.set_config(line_length=100)
@@ -52,7 +52,7 @@ def test_block_runs_and_prints_what_it_says(block: CodeExample, eval_example: Ev
         eval_example.run_print_check(block, call="main")
 
 
-@pytest.mark.parametrize("program", programs())
+@pytest.mark.parametrize("program", list(programs()))
 def test_example_program_runs_offline(program: str, tmp_path: Path) -> None:
     """An example ends well in a fresh process, with no server, no key and nobody to ask."""
     offline = {"HOME": str(tmp_path), "PATH": os.environ.get("PATH", "")}
