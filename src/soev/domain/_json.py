@@ -1,0 +1,121 @@
+"""Canonical JSON: one text for each value, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from soev.domain._errors import UnencodableError
+
+MAX_DEPTH = 128
+MAX_DIGITS = 1_000
+_BIGGEST = 10**MAX_DIGITS
+
+
+def _plain(value: object) -> object:
+    """Let the encoder write any mapping; everything else is no JSON."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a value of class {type(value).__name__} is no JSON")
+
+
+_ENCODER = json.JSONEncoder(
+    sort_keys=True,
+    separators=(",", ":"),
+    ensure_ascii=False,
+    allow_nan=False,
+    check_circular=False,
+    default=_plain,
+)
+
+
+def canonical_json(value: object, holder: str = "value") -> str:
+    """Write a value as canonical JSON: sorted keys, no spaces, floats by `repr`, no escapes
+    but for control characters, quotes and backslashes.
+
+    Args:
+        value: Mappings with text keys, lists, tuples, texts, numbers, booleans and None.
+        holder: What to call the value in an error.
+
+    Returns:
+        The one text of this value.
+
+    Raises:
+        UnencodableError: NaN, an infinity, a lone surrogate, a key that is no text, nesting over
+            128, an integer over 1,000 digits, or a value that JSON does not know.
+    """
+    check_json(value, holder)
+    return _ENCODER.encode(value)
+
+
+def write_checked(value: JsonValue, holder: str) -> str:
+    """Write a value whose keys are known to be texts, and look closer only where needed.
+
+    The checks cost little for what pydantic dumped: a failing write is explained by a walk.
+    """
+    try:
+        text = _ENCODER.encode(value)
+        text.encode()
+        if text.count("[") + text.count("{") <= MAX_DEPTH and len(text) <= MAX_DIGITS:
+            return text
+    except (ValueError, TypeError, RecursionError):
+        check_json(value, holder)
+        raise
+    check_json(value, holder)
+    return text
+
+
+def check_json(value: object, holder: str = "value", path: str = "$", depth: int = 0) -> None:
+    """Refuse what canonical JSON cannot hold, and name the place.
+
+    Raises:
+        UnencodableError: As in `canonical_json`.
+    """
+    if isinstance(value, (Mapping, list, tuple)):
+        if depth >= MAX_DEPTH:
+            raise UnencodableError(holder, path, f"the nesting passes {MAX_DEPTH} levels")
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, item in items:
+            if isinstance(value, Mapping):
+                _check_key(key, holder, path)
+            check_json(item, holder, _step(path, key), depth + 1)
+    else:
+        problem = _problem(value)
+        if problem is not None:
+            raise UnencodableError(holder, path, problem)
+
+
+def _check_key(key: object, holder: str, path: str) -> None:
+    if not isinstance(key, str):
+        raise UnencodableError(holder, path, f"the key {key!r} is no text")
+    problem = _problem(key)
+    if problem is not None:
+        raise UnencodableError(holder, path, f"a key: {problem}")
+
+
+def _step(path: str, key: object) -> str:
+    return f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}"
+
+
+def _problem(value: object) -> str | None:
+    if isinstance(value, str):
+        return None if value.isascii() or _encodes(value) else "a lone surrogate is no character"
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        fits = -_BIGGEST < value < _BIGGEST
+        return None if fits else f"the integer has over {MAX_DIGITS} digits"
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"{value!r} is no JSON number"
+    return f"a value of class {type(value).__name__} is no JSON"
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
