@@ -72,7 +72,7 @@ setup: $(VENV)/.ready-dev
 
 $(VENV)/.ready-test $(VENV)/.ready-dev: $(VENV)/.ready-%: pyproject.toml .ci/setup
 	PYTHON="$(PYTHON)" .ci/setup $(VENV) '.[$*]'
-	@touch $@
+	@touch $@ $(if $(filter dev,$*),$(VENV)/.ready-test)
 
 clean:
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
