@@ -123,7 +123,8 @@ class ElementTypes:
                 if self._by_tag.setdefault(tag, cls) is not cls:
                     other = self._by_tag[tag].__name__
                     raise ValueError(
-                        f"`{cls.__name__}` and `{other}` share the tag {tag!r}. Give one of them another."
+                        f"`{cls.__name__}` and `{other}` share the tag {tag!r}. "
+                        "Give one of them another."
                     )
 
     def by_tag(self, tag: str) -> type[Element]:

@@ -199,7 +199,10 @@ class UnknownThreadError(StoreError):
         self.thread_id = thread_id
 
     def __str__(self) -> str:
-        return f"The store has no thread {self.thread_id!r}. Open it first, or check whether it was deleted."
+        return (
+            f"The store has no thread {self.thread_id!r}. Open it first, or check whether it was "
+            "deleted."
+        )
 
 
 class ThreadExistsError(StoreError):

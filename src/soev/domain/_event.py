@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
@@ -66,7 +67,7 @@ class Event(BaseModel):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         """Refuse a class that takes a name of the envelope for its own."""
         super().__pydantic_init_subclass__(**kwargs)
-        taken = ENVELOPE & cls.__dict__.get("__annotations__", {}).keys()
+        taken = ENVELOPE & inspect.get_annotations(cls).keys()
         if taken:
             raise TypeError(
                 f"`{cls.__name__}` declares {sorted(taken)} again, which the envelope of every "

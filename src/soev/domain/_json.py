@@ -33,8 +33,10 @@ _ENCODER = json.JSONEncoder(
 
 
 def canonical_json(value: object, holder: str = "value") -> str:
-    """Write a value as canonical JSON: sorted keys, no spaces, floats by `repr`, no escapes
-    but for control characters, quotes and backslashes.
+    """Write a value as canonical JSON.
+
+    Keys are sorted, nothing is spaced, floats are written by `repr`, and only control characters,
+    quotes and backslashes are escaped.
 
     Args:
         value: Mappings with text keys, lists, tuples, texts, numbers, booleans and None.

@@ -230,7 +230,7 @@ class Weave:
         self.streams: dict[str, _Stream] = {}
 
     def feed(self, event: Event) -> None:
-        """Take the next event of the log. An event without a seq counts as the next of its stream."""
+        """Take the next event of the log. One without a seq counts as the next of its stream."""
         stream = self.streams.get(event.stream) or self._open(event.stream)
         if not stream.own:
             self._begin(stream, event)

@@ -1,4 +1,4 @@
-"""Messages of a conversation, and the list of them that grows without being copied or hashed again."""
+"""Messages, and the list of them that grows without being copied or hashed again."""
 
 from __future__ import annotations
 
