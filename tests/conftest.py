@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from blockbuster import blockbuster_ctx
 
+pytest_plugins = ["pytester"]
+
 BACKENDS: list[object] = [pytest.param("asyncio", id="asyncio")]
 
 if sys.version_info >= (3, 12):
