@@ -1,0 +1,88 @@
+"""The pure parts of golden traces: files, rendering, differ, clusters, checks, scrubbing.
+
+The pytest plugin and the `soev` command are made of these. Nothing here prints or asks.
+"""
+
+from soev.golden._calls import (
+    CallsFile,
+    Comparison,
+    RouteException,
+    ShownCall,
+    ShownMessage,
+    ShownRequest,
+    ShownTool,
+)
+from soev.golden._changes import (
+    CallReport,
+    Change,
+    ChangeKind,
+    Cluster,
+    Problem,
+    ProblemKind,
+    TraceReport,
+    Verdict,
+)
+from soev.golden._errors import (
+    BadLineError,
+    ConflictMarkersError,
+    GoldenFileError,
+    ImportRefusedError,
+    SecretFoundError,
+    TruncatedFileError,
+    UnknownFormatError,
+    UnprovenRecordingError,
+)
+from soev.golden._files import (
+    CALLS_SUFFIX,
+    TRACE_SUFFIX,
+    GoldenHeader,
+    GoldenTrace,
+    calls_path,
+    golden_text,
+    golden_trace,
+    read_golden,
+    read_header,
+    trace_name,
+    write_golden,
+    write_text,
+)
+from soev.golden._order import canonical_order
+
+__all__ = [
+    "CALLS_SUFFIX",
+    "TRACE_SUFFIX",
+    "BadLineError",
+    "CallReport",
+    "CallsFile",
+    "Change",
+    "ChangeKind",
+    "Cluster",
+    "Comparison",
+    "ConflictMarkersError",
+    "GoldenFileError",
+    "GoldenHeader",
+    "GoldenTrace",
+    "ImportRefusedError",
+    "Problem",
+    "ProblemKind",
+    "RouteException",
+    "SecretFoundError",
+    "ShownCall",
+    "ShownMessage",
+    "ShownRequest",
+    "ShownTool",
+    "TraceReport",
+    "TruncatedFileError",
+    "UnknownFormatError",
+    "UnprovenRecordingError",
+    "Verdict",
+    "calls_path",
+    "canonical_order",
+    "golden_text",
+    "golden_trace",
+    "read_golden",
+    "read_header",
+    "trace_name",
+    "write_golden",
+    "write_text",
+]

@@ -1,0 +1,163 @@
+"""What a calls file holds: the requests of a golden trace, as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from typing import Literal
+
+Role = Literal["system", "user", "assistant", "tool"]
+Comparison = Literal["as recorded", "changed since recorded", "not comparable"]
+
+
+@dataclass(frozen=True)
+class ShownMessage:
+    """A message as lines of text. Two messages with the same lines are the same message.
+
+    Args:
+        role: Who speaks.
+        lines: Everything that the model sees of it, escaped, one item a line.
+        call: The handle of the call, for the role `tool`.
+    """
+
+    role: Role
+    lines: tuple[str, ...]
+    call: str | None = None
+
+    @cached_property
+    def size(self) -> int:
+        """How many characters its lines have."""
+        return sum(map(len, self.lines)) + len(self.lines)
+
+
+@dataclass(frozen=True)
+class ShownTool:
+    """A tool as lines of text: its description, then its arguments.
+
+    Args:
+        name: The name that the model calls it by.
+        description: The lines of its description.
+        arguments: One line an argument, followed by the argument's own description.
+    """
+
+    name: str
+    description: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Everything that the model sees of it but the name."""
+        return self.description + self.arguments
+
+
+@dataclass(frozen=True)
+class ShownRequest:
+    """A ChatRequest as a person reads it. Nothing that its hash covers is left out.
+
+    Args:
+        messages: The messages.
+        tools: The tools.
+        model: The model asked for, or None for the adapter's own.
+        options: The options as JSON texts, by name.
+        tool_choice: `auto`, `none`, `required`, or a tool's name.
+        response_schema: The schema's canonical JSON, or None.
+    """
+
+    messages: tuple[ShownMessage, ...]
+    tools: tuple[ShownTool, ...] = ()
+    model: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    tool_choice: str = "auto"
+    response_schema: str | None = None
+
+    @cached_property
+    def digest(self) -> bytes:
+        """A digest of everything in it, equal for equal requests alone."""
+        sha = sha256()
+        rest = (self.tools, self.model, self.options, self.tool_choice, self.response_schema)
+        for message in self.messages:
+            sha.update(repr((message.role, message.call, message.lines)).encode())
+        sha.update(repr(rest).encode())
+        return sha.digest()
+
+    @cached_property
+    def size(self) -> int:
+        """How many characters of text it shows: messages, tools and schema."""
+        tools = sum(len(line) + 1 for tool in self.tools for line in (tool.name, *tool.lines))
+        schema = len(self.response_schema or "")
+        return sum(message.size for message in self.messages) + tools + schema
+
+
+@dataclass(frozen=True)
+class ShownCall:
+    """One model call of a golden trace.
+
+    Args:
+        index: Its 1-based place in the thread.
+        turn: The 1-based turn.
+        node: The node that called the model.
+        position: The position of the event before it.
+        request: What is sent, or None when it cannot be rebuilt.
+        stream: The stream that it ran in.
+        comparison: How the request compares with what was really sent. It is not compared.
+    """
+
+    index: int
+    turn: int
+    node: str
+    position: int
+    request: ShownRequest | None
+    stream: str = "main"
+    comparison: Comparison = field(default="not comparable", compare=False)
+
+
+@dataclass(frozen=True)
+class RouteException:
+    """A routing decision of today that may differ from the recorded one.
+
+    Args:
+        node: The node after which the ways part.
+        planned: Where today's graph goes; `end` for the end.
+        recorded: Where the recorded turn went.
+    """
+
+    node: str
+    planned: str
+    recorded: str
+
+    def __str__(self) -> str:
+        return f"route: {self.node} -> {self.planned} (recorded: {self.recorded})"
+
+
+@dataclass(frozen=True)
+class CallsFile:
+    """The content of a calls file.
+
+    Args:
+        name: The golden trace.
+        agent: The agent that it is held to.
+        turns: How many turns the trace has.
+        calls: The model calls, in log order.
+        routes: The accepted exceptions of routing.
+        places: Where things stand in the text that it was parsed from. It is not compared.
+    """
+
+    name: str
+    agent: str
+    turns: int
+    calls: tuple[ShownCall, ...]
+    routes: tuple[RouteException, ...] = ()
+    places: Mapping[tuple[int, str], int] = field(default_factory=dict, compare=False, repr=False)
+
+    def line(self, call: int, part: str = "") -> int:
+        """Return the 1-based line of a call's heading, or of the first line of a part of it.
+
+        A part that the call shares with an earlier call stands there.
+
+        Args:
+            call: The call's index.
+            part: `message N`, `tool NAME`, or nothing for the heading.
+        """
+        return self.places.get((call, part)) or self.places.get((call, "")) or 1
