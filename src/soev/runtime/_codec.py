@@ -1,0 +1,308 @@
+"""Events as stores keep them, and the proof that they read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+
+from soev.domain import (
+    ENVELOPE,
+    BudgetExceeded,
+    Cancelled,
+    Compaction,
+    EffectIntent,
+    EffectResult,
+    Element,
+    ElementReader,
+    ElementTypes,
+    Ended,
+    Event,
+    Failure,
+    Input,
+    LogEntry,
+    ModelOutput,
+    Opened,
+    Request,
+    StoredEvent,
+    ToolOutput,
+    UnencodableError,
+    check_json,
+    stamped,
+    write_checked,
+)
+from soev.runtime._errors import UnknownEventTypeError, UnreadableEventError
+from soev.runtime._sameness import difference, plain_check
+
+_EXCLUDED: Final = set(ENVELOPE)
+_UPGRADE: Final = Event.upgrade.__func__  # type: ignore[attr-defined]  # a classmethod, compared by its function
+
+
+def encode(event: Event) -> StoredEvent:
+    """Return an event as a store keeps it: tag, envelope, and payload as canonical JSON text.
+
+    Args:
+        event: The event. Its seq and time stay as they are, None until a store appends it.
+
+    Raises:
+        TypeError: The event's class declares no `type` of its own.
+        UnencodableError: A value that JSON cannot hold.
+    """
+    tag = type_of(type(event))
+    return StoredEvent(
+        tag,
+        _payload(event, tag),
+        event.stream,
+        event.origin,
+        event.version,
+        event.seq,
+        event.ts,
+        event.left,
+    )
+
+
+def type_of(cls: type[Event]) -> str:
+    """Return the tag that a concrete event class declares.
+
+    Raises:
+        TypeError: The class declares none.
+    """
+    tag = cls.__dict__.get("type")
+    if not isinstance(tag, str):
+        raise TypeError(
+            f"`{cls.__name__}` declares no `type`: give it one, such as `type = 'note'`."
+        )
+    return tag
+
+
+def _payload(event: Event, tag: str) -> str:
+    try:
+        data = event.model_dump(mode="json", serialize_as_any=True, exclude=_EXCLUDED)
+    except (PydanticSerializationError, ValueError, RecursionError) as error:
+        for name in type(event).__pydantic_fields__.keys() - ENVELOPE:
+            check_json(_opened(getattr(event, name)), tag, f"$.{name}")
+        raise UnencodableError(tag, "$", str(error)) from error
+    return write_checked(data, tag)
+
+
+def _opened(value: object) -> object:
+    """Show what a pydantic object holds, so that the place of a bad value can be named."""
+    fields = getattr(type(value), "__pydantic_fields__", None)
+    if fields is not None:
+        return {name: _opened(getattr(value, name)) for name in fields}
+    return [_opened(item) for item in value] if isinstance(value, tuple) else value
+
+
+class EventTypes:
+    """The classes that stored events are read back into, by tag and former tag.
+
+    Args:
+        types: Event classes, and element classes that the events hold.
+        elements: More element classes, before those in `types`.
+
+    Raises:
+        ValueError: Two classes share a tag.
+        TypeError: A class declares no tag, or is neither an event nor an element.
+    """
+
+    def __init__(self, *types: type[Event | Element], elements: ElementTypes | None = None) -> None:
+        self.events: tuple[type[Event], ...] = tuple(
+            dict.fromkeys(each for each in types if issubclass(each, Event))
+        )
+        held = [each for each in types if issubclass(each, Element)]
+        self.elements = (elements or ElementTypes()).including(*held)
+        for each in types:
+            if not issubclass(each, (Event, Element)):
+                raise TypeError(f"`{each.__name__}` is no class of events or elements.")
+        self._by_tag: dict[str, type[Event]] = {}
+        for cls in self.events:
+            self._add(cls)
+        self._reader = ElementReader(self.elements)
+
+    def _add(self, cls: type[Event]) -> None:
+        for tag in (type_of(cls), *cls.former_types):
+            if self._by_tag.setdefault(tag, cls) is not cls:
+                raise ValueError(
+                    f"`{cls.__name__}` and `{self._by_tag[tag].__name__}` share the type {tag!r}. "
+                    "Give one of them another."
+                )
+
+    def including(self, *types: type[Event | Element]) -> EventTypes:
+        """Return a new set with more classes. This one does not change.
+
+        Raises:
+            ValueError: Two classes share a tag.
+        """
+        return EventTypes(*self.events, *types, elements=self.elements)
+
+    def decode(self, stored: StoredEvent) -> Event:
+        """Read a stored event back into its class, with its envelope and its elements.
+
+        Args:
+            stored: The event as the store keeps it. An older payload is upgraded first.
+
+        Raises:
+            UnknownEventTypeError: No listed class has, or had, the tag.
+            UnknownElementTypeError: The same for an element in it.
+            UnreadableEventError: The text does not fit the class.
+        """
+        cls = self._by_tag.get(stored.type)
+        if cls is None:
+            raise UnknownEventTypeError(stored.type, tuple(sorted(self._by_tag)))
+        reader = self._reader
+        if reader.version != stored.version:
+            reader = self._reader = ElementReader(self.elements, stored.version)
+        try:
+            event = cls.model_validate_json(_upgraded(cls, stored), context=reader)
+        except ValidationError as error:
+            field, problem = _first(error)
+            raise UnreadableEventError(stored.type, problem, field) from error
+        return stamped(
+            event,
+            stream=stored.stream,
+            origin=stored.origin,
+            seq=stored.seq,
+            ts=stored.ts,
+            version=stored.version,
+            left=stored.left,
+        )
+
+    def encode_readable(self, event: Event) -> StoredEvent:
+        """Return an event as a store keeps it, proven to read back equal.
+
+        Equal means with the same types all the way down, and with the same text when it is
+        written again.
+
+        Raises:
+            UnreadableEventError: It would not, or its class is not listed.
+            UnencodableError: A value that JSON cannot hold.
+            TypeError: The event's class declares no `type` of its own.
+        """
+        stored = encode(event)
+        cls = type(event)
+        if self._by_tag.get(stored.type) is not cls:
+            raise UnreadableEventError(
+                stored.type,
+                f"its class `{cls.__name__}` is not listed; add it to the agent's `event_types`",
+            )
+        plain = _PLAIN.get(cls)
+        if plain is None or not plain(event):
+            self._prove(event, stored)
+        return stored
+
+    def _prove(self, event: Event, stored: StoredEvent) -> None:
+        """Check that a stored event reads back as the event that it was made from."""
+        exact = _EXACT.get(type(event))
+        try:
+            back = self.decode(stored)
+        except UnreadableEventError:
+            raise
+        except Exception as error:
+            raise UnreadableEventError(stored.type, str(error)) from error
+        if exact is not None and exact(event) and event == back:
+            return
+        found = difference(event, back)
+        if found is not None:
+            field, problem = found
+            raise UnreadableEventError(stored.type, problem, field)
+        if _payload(back, stored.type) != stored.data:
+            raise UnreadableEventError(
+                stored.type, "writing it again gives another text, so nobody could compare it"
+            )
+
+    def entry(self, entry: LogEntry[StoredEvent]) -> LogEntry[Event]:
+        """Read a log entry back, at the same position.
+
+        Raises:
+            UnknownEventTypeError: As in `decode`.
+            UnknownElementTypeError: As in `decode`.
+            UnreadableEventError: As in `decode`, with the position.
+        """
+        try:
+            return LogEntry(entry.position, self.decode(entry.event))
+        except UnreadableEventError as error:
+            raise UnreadableEventError(
+                error.type, error.problem, error.field, error.thread_id, entry.position
+            ) from error
+
+
+def _upgraded(cls: type[Event], stored: StoredEvent) -> str:
+    """Return the payload's text, rewritten by the class when it knows older payloads."""
+    if getattr(cls.upgrade, "__func__", None) is _UPGRADE:
+        return stored.data
+    try:
+        data = json.loads(stored.data)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableEventError(stored.type, f"it is no JSON ({error})") from error
+    return json.dumps(cls.upgrade(data, stored.version))
+
+
+def _first(error: ValidationError) -> tuple[str | None, str]:
+    """Return the field and the problem of a validation's first error, without the value."""
+    first: Any = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return ".".join(str(part) for part in first["loc"]) or None, first["msg"]
+
+
+def entry_of(types: EventTypes, thread_id: str, entry: LogEntry[StoredEvent]) -> LogEntry[Event]:
+    """Read a log entry of a thread back.
+
+    Raises:
+        UnknownEventTypeError: As in `EventTypes.decode`.
+        UnknownElementTypeError: As in `EventTypes.decode`.
+        UnreadableEventError: As in `EventTypes.decode`, with the thread and the position.
+    """
+    try:
+        return types.entry(entry)
+    except UnreadableEventError as error:
+        raise UnreadableEventError(
+            error.type, error.problem, error.field, thread_id, entry.position
+        ) from error
+
+
+CORE_EVENT_TYPES: Final = EventTypes(
+    Opened,
+    Input,
+    Ended,
+    ModelOutput,
+    ToolOutput,
+    Request,
+    EffectIntent,
+    EffectResult,
+    Compaction,
+    BudgetExceeded,
+    Failure,
+    Cancelled,
+)
+"""The classes of all core events."""
+
+_PLAIN: Final = {cls: plain_check(cls) for cls in CORE_EVENT_TYPES.events}
+_EXACT: Final = {cls: plain_check(cls, json=True) for cls in CORE_EVENT_TYPES.events}
+
+
+class Declaring(Protocol):
+    """What names the classes that its threads record: an agent."""
+
+    @property
+    def element_types(self) -> Sequence[type[Element]]:
+        """The classes of elements, beyond the core ones."""
+        ...
+
+    @property
+    def event_types(self) -> Sequence[type[Event]]:
+        """The classes of events, beyond the core ones."""
+        ...
+
+
+def event_types_of(agents: Iterable[Declaring]) -> EventTypes:
+    """Return the core types and all that some agents declare.
+
+    Raises:
+        ValueError: Two classes share a tag.
+    """
+    types = CORE_EVENT_TYPES
+    for agent in agents:
+        types = types.including(*agent.event_types, *agent.element_types)
+    return types
