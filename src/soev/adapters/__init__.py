@@ -1,0 +1,44 @@
+"""How it is done: stores and models. Each adapter is one module or package of its own."""
+
+from soev.adapters._http import ModelUnavailableError, RequestRefusedError
+from soev.adapters._openai import OpenAIChatModel
+from soev.adapters._scripted import (
+    Hold,
+    OffScriptError,
+    Script,
+    ScriptedChatModel,
+    ScriptStep,
+    UnusedStepsError,
+    call,
+    calls,
+    fail,
+    forever,
+    hold,
+    optional,
+    reply,
+    say,
+    stream,
+    think,
+)
+
+__all__ = [
+    "Hold",
+    "ModelUnavailableError",
+    "OffScriptError",
+    "OpenAIChatModel",
+    "RequestRefusedError",
+    "Script",
+    "ScriptStep",
+    "ScriptedChatModel",
+    "UnusedStepsError",
+    "call",
+    "calls",
+    "fail",
+    "forever",
+    "hold",
+    "optional",
+    "reply",
+    "say",
+    "stream",
+    "think",
+]
