@@ -47,6 +47,9 @@ from soev.golden._files import (
     write_text,
 )
 from soev.golden._order import canonical_order
+from soev.golden._parse import parse_calls
+from soev.golden._render import render_calls
+from soev.golden._shown import Shower, shown
 
 __all__ = [
     "CALLS_SUFFIX",
@@ -67,6 +70,7 @@ __all__ = [
     "ProblemKind",
     "RouteException",
     "SecretFoundError",
+    "Shower",
     "ShownCall",
     "ShownMessage",
     "ShownRequest",
@@ -80,8 +84,11 @@ __all__ = [
     "canonical_order",
     "golden_text",
     "golden_trace",
+    "parse_calls",
     "read_golden",
     "read_header",
+    "render_calls",
+    "shown",
     "trace_name",
     "write_golden",
     "write_text",

@@ -8,6 +8,8 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Literal
 
+from soev.golden._escape import quoted
+
 Role = Literal["system", "user", "assistant", "tool"]
 Comparison = Literal["as recorded", "changed since recorded", "not comparable"]
 
@@ -25,6 +27,11 @@ class ShownMessage:
     role: Role
     lines: tuple[str, ...]
     call: str | None = None
+
+    @cached_property
+    def digest(self) -> bytes:
+        """A digest of everything in it."""
+        return sha256(repr((self.role, self.call, self.lines)).encode()).digest()
 
     @cached_property
     def size(self) -> int:
@@ -78,7 +85,7 @@ class ShownRequest:
         sha = sha256()
         rest = (self.tools, self.model, self.options, self.tool_choice, self.response_schema)
         for message in self.messages:
-            sha.update(repr((message.role, message.call, message.lines)).encode())
+            sha.update(message.digest)
         sha.update(repr(rest).encode())
         return sha.digest()
 
@@ -128,7 +135,8 @@ class RouteException:
     recorded: str
 
     def __str__(self) -> str:
-        return f"route: {self.node} -> {self.planned} (recorded: {self.recorded})"
+        node, planned, recorded = map(quoted, (self.node, self.planned, self.recorded))
+        return f"route: {node} -> {planned} (recorded: {recorded})"
 
 
 @dataclass(frozen=True)

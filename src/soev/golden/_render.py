@@ -1,0 +1,166 @@
+"""Writes calls files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from soev.golden._calls import CallsFile, ShownCall, ShownMessage, ShownRequest, ShownTool
+from soev.golden._escape import BLANK, escape, quoted
+
+HEAD: Final = (
+    "<!-- soev calls/1: accepted requests. Change with `pytest --soev-replay --soev-update`, "
+    "not by hand. -->"
+)
+DEFAULTS: Final = ShownRequest(())
+INDENT: Final = "    "
+
+
+def render_calls(file: CallsFile) -> str:
+    """Write a calls file as text. `parse_calls` reads the same value back.
+
+    A call shows only what is not in the earlier call that it shares most messages with.
+
+    Args:
+        file: The calls.
+    """
+    return "".join(f"{line}\n" for line in _lines(file))
+
+
+def _lines(file: CallsFile) -> Iterator[str]:
+    turns, calls = _counted(file.turns, "turn"), _counted(len(file.calls), "call")
+    yield HEAD
+    yield f"# {escape(file.name)}"
+    yield f"agent {quoted(file.agent)}, {turns}, {calls}"
+    yield from map(str, file.routes)
+    toolsets = _toolsets(file.calls)
+    for tools, name in toolsets.items():
+        yield ""
+        yield f"## tools {name}"
+        for tool in tools:
+            yield f"### {quoted(tool.name)}"
+            yield from body(tool.lines)
+    prefixes = Prefixes()
+    for call in file.calls:
+        yield ""
+        yield f"## call {call.index}: {_heading(call, toolsets)}"
+        if call.request is not None:
+            yield from _request(call.index, call.request, prefixes)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _toolsets(calls: Sequence[ShownCall]) -> dict[tuple[ShownTool, ...], str]:
+    named: dict[tuple[ShownTool, ...], str] = {}
+    for call in calls:
+        if call.request is not None and call.request.tools:
+            named.setdefault(call.request.tools, f"T{len(named) + 1}")
+    return named
+
+
+def _heading(call: ShownCall, toolsets: dict[tuple[ShownTool, ...], str]) -> str:
+    items = [f"turn {call.turn}", f"node {quoted(call.node)}"]
+    if call.stream != "main":
+        items.append(f"stream {quoted(call.stream)}")
+    if call.request is None:
+        items.append("not replayable")
+    elif call.request.model is not None:
+        items.append(quoted(call.request.model))
+    if call.request is not None and call.request.tools:
+        items.append(f"tools {toolsets[call.request.tools]}")
+    return ", ".join([*items, f"after event {call.position}", call.comparison])
+
+
+def _request(index: int, request: ShownRequest, prefixes: Prefixes) -> Iterator[str]:
+    base, shared = prefixes.add(index, request)
+    if base is not None:
+        yield f"= 0..{shared - 1} of call {base[0]}"
+    yield from _settings(request, DEFAULTS if base is None else base[1])
+    for place, message in enumerate(request.messages[shared:], shared):
+        call = "" if message.call is None else f" {quoted(message.call)}"
+        yield f"### {place} {message.role}{call}"
+        yield from body(message.lines)
+
+
+def _settings(request: ShownRequest, base: ShownRequest) -> Iterator[str]:
+    if request.options != base.options:
+        items = ",".join(f"{_key(name)}:{value}" for name, value in request.options)
+        yield f"options: {{{items}}}"
+    if request.tool_choice != base.tool_choice:
+        yield f"tool_choice: {quoted(request.tool_choice)}"
+    if request.response_schema != base.response_schema:
+        yield f"response_schema: {request.response_schema or 'none'}"
+
+
+def _key(name: str) -> str:
+    text = quoted(name)
+    return text if text.startswith('"') else f'"{text}"'
+
+
+def body(lines: Sequence[str]) -> Iterator[str]:
+    """Indent the lines of a section.
+
+    An empty line is written empty between two others. Where a formatter could drop or join it, a
+    mark stands for it.
+    """
+    last = len(lines) - 1
+    for place, line in enumerate(lines):
+        if line:
+            yield INDENT + line
+        elif 0 < place < last and lines[place - 1]:
+            yield ""
+        else:
+            yield INDENT + BLANK
+
+
+@dataclass
+class _Node:
+    """A message in the tree of all beginnings, and the call that had it first."""
+
+    call: tuple[int, ShownRequest]
+    after: dict[ShownMessage, _Node] = field(default_factory=dict)
+
+
+class Prefixes:
+    """Finds, for each call, the earlier call that it shares the longest beginning with."""
+
+    def __init__(self) -> None:
+        self._roots: dict[ShownMessage, _Node] = {}
+        self._path: list[_Node] = []
+        self._previous: tuple[ShownMessage, ...] = ()
+
+    def add(self, index: int, request: ShownRequest) -> tuple[tuple[int, ShownRequest] | None, int]:
+        """Take the next call.
+
+        Returns:
+            The earlier call, its index and request, and how many messages are shared; None and
+            0 when no message is.
+        """
+        messages = request.messages
+        path = self._path[: shared_messages(self._previous, messages)]
+        found = None
+        shared = len(path)
+        for message in messages[len(path) :]:
+            after = path[-1].after if path else self._roots
+            if message in after:
+                shared += 1
+            else:
+                after[message] = _Node((index, request))
+            path.append(after[message])
+        if shared:
+            found = path[shared - 1].call
+        self._path, self._previous = path, messages
+        return found, shared
+
+
+def shared_messages(one: Sequence[ShownMessage], other: Sequence[ShownMessage]) -> int:
+    """Count the messages that two requests begin with alike."""
+    count = 0
+    for mine, yours in zip(one, other, strict=False):
+        if mine is not yours and mine != yours:
+            break
+        count += 1
+    return count
