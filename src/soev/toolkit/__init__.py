@@ -1,0 +1,12 @@
+"""Ready parts of agents, made of public names of `soev.runtime` and `soev.domain` alone."""
+
+from soev.toolkit._citing import BRACKETS, FOOTNOTES, PARENS, XML
+from soev.toolkit._messages import MessageBuilder
+
+__all__ = [
+    "BRACKETS",
+    "FOOTNOTES",
+    "PARENS",
+    "XML",
+    "MessageBuilder",
+]
