@@ -153,6 +153,18 @@ class Trace(Sequence[Event]):
             state = fold.step(state, event)
         return state
 
+    def followed_by(self, *events: Event) -> Trace:
+        """Return what this view would be with more events at its end. It costs those alone.
+
+        Args:
+            events: The events, in the stream of the view or in one below it.
+        """
+        line = Line(self.stream, (self._line, self._stop))
+        line.items.extend(events)
+        longer = Trace.__new__(Trace)._set(self._weave, line, self._start, line.stop, view=True)
+        longer._count = self._count
+        return longer
+
     def _part(self, start: int, stop: int) -> Trace:
         part = Trace.__new__(Trace)._set(self._weave, self._line, start, stop, view=self._view)
         part._count = self._count
