@@ -156,7 +156,15 @@ def spoken() -> Iterable[Message]:
 
 def tools() -> Iterable[ToolDef]:
     """Yield tools whose descriptions look like the lines of arguments."""
-    lines = ("", "\n", "a: string", "a: string, required", "(schema): {}", "    b", "x")
+    lines = (
+        "",
+        "\n",
+        "a: string",
+        "a: string, required",
+        "(schema): {}",
+        "(no arguments)",
+        "    b",
+    )
     types: tuple[dict[str, Any], ...] = (
         {"type": "string"},
         {"type": "string", "description": "b"},

@@ -22,6 +22,8 @@ from soev.golden._changes import (
     TraceReport,
     Verdict,
 )
+from soev.golden._cluster import cluster
+from soev.golden._diff import diff_calls, diff_requests
 from soev.golden._errors import (
     BadLineError,
     ConflictMarkersError,
@@ -82,6 +84,9 @@ __all__ = [
     "Verdict",
     "calls_path",
     "canonical_order",
+    "cluster",
+    "diff_calls",
+    "diff_requests",
     "golden_text",
     "golden_trace",
     "parse_calls",

@@ -214,7 +214,7 @@ class Cluster:
         letter: Its name in a report: A, B, ..., Z, AA, ...
         change: The change, as it first occurs.
         agents: The agents that it concerns.
-        places: The calls that it occurs in: names of traces and indices of calls.
+        places: The calls that it occurs in: the calls file and the index of the call.
         file: The accepted file where it first occurs.
         line: The line there.
         variants: How many different values the same edit has.
@@ -230,5 +230,5 @@ class Cluster:
 
     @property
     def traces(self) -> tuple[str, ...]:
-        """The traces that it occurs in, each once."""
-        return tuple(dict.fromkeys(name for name, _ in self.places))
+        """The calls files of the traces that it occurs in, each once."""
+        return tuple(dict.fromkeys(file for file, _ in self.places))

@@ -1,6 +1,7 @@
 """Errors of golden traces.
 
 SoevError
+├── CatalogError                a project's agents cannot be had
 ├── GoldenFileError             a file of a golden trace cannot be used
 │   ├── TruncatedFileError      it ends too early, or has events too many
 │   ├── ConflictMarkersError    git left both sides of a conflict in it
@@ -14,6 +15,25 @@ SoevError
 from __future__ import annotations
 
 from soev.domain import SoevError
+
+
+class CatalogError(SoevError):
+    """The place that a project's agents come from gives none.
+
+    Args:
+        place: The place, such as `shop.agents:agents`.
+        problem: What is wrong with it.
+    """
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(place, problem)
+        self.place, self.problem = place, problem
+
+    def __str__(self) -> str:
+        return (
+            f"The agents at {self.place!r} cannot be had: {self.problem}. Name a mapping, an "
+            "`AgentCatalog` or a function, such as `shop.agents:agents`."
+        )
 
 
 class GoldenFileError(SoevError):

@@ -31,7 +31,7 @@ _PART = re.compile(r"text:\Z|image: |no parts\Z")
 _SPOKEN = re.compile(rf"text:\Z|image: |no parts\Z|reasoning: |call {NAME}\(")
 ARGUMENT = re.compile(
     rf"(?:{NAME}: (?:(?:list of )?{_SHAPE}(?: or null)?(?:, default .*)?(?:, required)?\Z|\{{)"
-    r"|\(schema\): )"
+    r"|\(schema\): |\(no arguments\)\Z)"
 )
 
 
@@ -157,7 +157,9 @@ def _arguments(parameters: Mapping[str, JsonValue]) -> Iterator[str]:
     required = _required(rest, properties)
     for name in sorted(properties):
         yield from _argument(name, properties[name], required=name in required)
-    if rest != {"type": "object"}:
+    if rest == {"type": "object", "properties": {}}:
+        yield "(no arguments)"
+    elif rest != {"type": "object"}:
         yield f"(schema): {json_text(rest)}"
 
 
