@@ -257,3 +257,21 @@ def _check_wholes(
                 continue
             if numbering(trace).by_id(whole) is None:
                 raise UnrecordedWholeError(call.name, each.id, whole)
+
+
+def call_arguments(tool: Tool[Any], call: ToolCall, view: Trace) -> BaseModel | None:
+    """Return the arguments that a ToolStep would run a call with, None when it would refuse them.
+
+    A step that decides about a call before it runs, such as an approval, reads them here.
+
+    Args:
+        tool: The tool that the call names.
+        call: The recorded call.
+        view: What the call sees, for the arguments that the log fills in.
+    """
+    if call.raw is not None or call.unresolved:
+        return None
+    try:
+        return reading_of(tool.arguments).parse(call, Filling(view))
+    except ValidationError:
+        return None

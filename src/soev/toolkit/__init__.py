@@ -2,6 +2,7 @@
 
 from soev.toolkit._citing import BRACKETS, FOOTNOTES, PARENS, XML
 from soev.toolkit._messages import MessageBuilder
+from soev.toolkit._react import ReActAgent, ReActConfig
 
 __all__ = [
     "BRACKETS",
@@ -9,4 +10,6 @@ __all__ = [
     "PARENS",
     "XML",
     "MessageBuilder",
+    "ReActAgent",
+    "ReActConfig",
 ]

@@ -1,0 +1,110 @@
+"""The node that asks a person before some calls run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from soev.domain import (
+    Event,
+    Input,
+    JsonSchema,
+    ModelOutput,
+    NodeName,
+    Request,
+    ToolCall,
+    ToolOutput,
+    Trace,
+)
+from soev.runtime import Tool, call_arguments
+
+Approval = Callable[[Any], str | None]
+
+ANSWER: Final[JsonSchema] = {
+    "type": "object",
+    "properties": {"approved": {"type": "boolean"}, "comment": {"type": "string"}},
+    "required": ["approved"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True)
+class ApprovalStep:
+    """A step that asks for the next approval that is due, and records what was denied.
+
+    A request belongs to the first call that needs the very prompt that it asked. So a call that
+    today's code words otherwise is asked about again, and no answer counts for another call.
+
+    Args:
+        node: The name of its node. Only requests of this node are its own.
+        tools: The agent's tools, by name.
+        asks: For each tool that may need approval: the prompt for a person, or None.
+    """
+
+    node: NodeName
+    tools: Mapping[str, Tool[Any]]
+    asks: Mapping[str, Approval]
+
+    async def __call__(self, view: Trace) -> Sequence[Event]:
+        """Return an error for each call that was denied, then the next request.
+
+        Args:
+            view: The stream's view.
+        """
+        return self.due(view)
+
+    def due(self, view: Trace) -> list[Event]:
+        """Return what is to be recorded next, nothing when all calls are settled.
+
+        Args:
+            view: The stream's view, up to the newest output and what followed it.
+        """
+        output, asked = _asked(view, self.node)
+        results = view.results()
+        events: list[Event] = []
+        for call, prompt in self._prompts(output, view):
+            request = next((each for each in asked if each.prompt == prompt), None)
+            if request is None:
+                return [
+                    *events,
+                    Request(kind="approval", actor="person", expects=ANSWER, prompt=prompt),
+                ]
+            asked.remove(request)
+            answer = view.response_to(request)
+            if answer is not None and not _approved(answer) and call not in results:
+                events.append(ToolOutput(call_id=call.id, error=_denial(answer)))
+        return events
+
+    def _prompts(self, output: ModelOutput | None, view: Trace) -> Iterator[tuple[ToolCall, str]]:
+        """Yield each call that needs approval, with what a person is asked."""
+        for call in output.calls if output is not None else ():
+            ask, tool = self.asks.get(call.name), self.tools.get(call.name)
+            if ask is None or tool is None:
+                continue
+            arguments = call_arguments(tool, call, view)
+            # A call that does not parse never runs: its result will be an error.
+            prompt = None if arguments is None else ask(arguments)
+            if prompt is not None:
+                yield call, prompt
+
+
+def _asked(view: Trace, node: NodeName) -> tuple[ModelOutput | None, list[Request]]:
+    """Return the newest output, and the requests of a node since then, in order."""
+    asked: list[Request] = []
+    for event in reversed(view):
+        if isinstance(event, ModelOutput):
+            return event, asked[::-1]
+        if isinstance(event, Request) and event.origin == node and event.stream == view.stream:
+            asked.append(event)
+    return None, []
+
+
+def _approved(answer: Input) -> bool:
+    return isinstance(answer.payload, dict) and answer.payload.get("approved") is True
+
+
+def _denial(answer: Input) -> str:
+    comment = answer.payload.get("comment") if isinstance(answer.payload, dict) else None
+    said = f" They said: {comment}" if isinstance(comment, str) and comment else ""
+    return f"A person did not approve this call, so it did not run.{said}"
