@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from soev.domain import ArgumentMark, JsonValue, ToolCall
-from soev.runtime._marks import Filling, marks_of, recorded_fields
+from soev.runtime._marks import Filling, marks_of, recorded_fields, written_name
 from soev.runtime._numbering import Numbering
 from soev.runtime._translate import pointer, written
 
@@ -158,7 +158,7 @@ def no_object(call: ToolCall, reading: Reading) -> str:
     """Say that the arguments are no JSON object, and what would be one."""
     hidden = {name for name, _ in reading.recorded}
     fields = [
-        f"`{name}`{'' if field.is_required() else ' (optional)'}"
+        f"`{written_name(name, field)}`{'' if field.is_required() else ' (optional)'}"
         for name, field in reading.cls.__pydantic_fields__.items()
         if name not in hidden
     ]

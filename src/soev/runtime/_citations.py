@@ -1,9 +1,8 @@
-"""Reads citation marks out of text, whole or as it is written, and puts them back."""
+"""Reads citation marks out of text, whole or as it is written."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 
 import regex
@@ -126,30 +125,3 @@ def read_citations(
     reader = CitationReader(strategy, numbering)
     clean = reader.feed(text) + reader.close()
     return clean, reader.citations
-
-
-def with_marks(
-    text: str, citations: Sequence[Citation], strategy: CitationStrategy, numbering: Numbering
-) -> str:
-    """Put the marks back into a clean text, in the numbers of a view.
-
-    Args:
-        text: The clean text.
-        citations: Its citations, in the order of their places.
-        strategy: How marks are written.
-        numbering: The numbers that the model is shown.
-    """
-    pieces: list[str] = []
-    done = 0
-    for citation in citations:
-        pieces.append(text[done : citation.at])
-        done = citation.at
-        if citation.invalid is not None:
-            pieces.append(strategy.write_invalid(citation.invalid))
-            continue
-        numbers = [n for each in citation.ids if (n := numbering.number(each)) is not None]
-        if numbers:
-            before = text[citation.at - 1 : citation.at]
-            pieces.append("" if not before or before.isspace() else " ")
-            pieces.append(strategy.write(numbers))
-    return "".join([*pieces, text[done:]])
