@@ -74,7 +74,9 @@ class Calls:
         return len(self._all)
 
     def add(self, delta: Json) -> None:
-        """Take a delta."""
+        """Take a delta. One that says nothing begins no call."""
+        if not (delta.get("function") or delta.get("id")):
+            return
         index = delta.get("index")
         number = index if isinstance(index, int) else self._unnumbered(text_in(delta, "id"))
         call = self._latest.get(number)

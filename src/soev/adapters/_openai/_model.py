@@ -131,10 +131,10 @@ class OpenAIChatModel:
             async with sending as response, aclosing(_chunks(model, response, secret)) as chunks:
                 async for chunk in chunks:
                     ended = chunk is None
-                    for delta in answer.rest() if chunk is None else answer.feed(chunk):
-                        yield delta
                     if chunk is not None and chunk.get("error") and not answer.finished:
                         raise failure(model, _without(chunk["error"], secret))
+                    for delta in answer.rest() if chunk is None else answer.feed(chunk):
+                        yield delta
         if not (ended or answer.finished) or answer.failed:
             raise ModelUnavailableError(model, "the stream broke off before its end")
         reached("model.reply.read")
