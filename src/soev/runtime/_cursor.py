@@ -1,0 +1,270 @@
+"""Where the streams of a growing turn stand, from their events alone: no graph is asked here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import Literal
+
+from soev.domain import (
+    ROOT_STREAM,
+    BudgetExceeded,
+    Cancelled,
+    EffectIntent,
+    EffectResult,
+    Ended,
+    Event,
+    Failure,
+    Input,
+    ModelOutput,
+    NodeName,
+    Request,
+    TraceBuilder,
+    parse_stream,
+)
+from soev.runtime._actions import Action, Done
+from soev.runtime._graph import RUNTIME_EVENTS, Graph, Spent
+from soev.runtime._turn import ThreadState, is_final, opens_turn, state_of
+
+Role = Literal["stop", "input", "intent", "result", "trip", "request", "output", "other", "mark"]
+
+
+@cache
+def role(cls: type[Event]) -> Role:
+    """Return what events of a class do to their stream. Once per class: it is asked per event."""
+    roles: tuple[tuple[type[Event] | tuple[type[Event], ...], Role], ...] = (
+        ((Failure, Cancelled), "stop"),
+        (Input, "input"),
+        (EffectIntent, "intent"),
+        (EffectResult, "result"),
+        (BudgetExceeded, "trip"),
+        (Request, "request"),
+        (ModelOutput, "output"),
+        (RUNTIME_EVENTS, "mark"),
+    )
+    return next((found for classes, found in roles if issubclass(cls, classes)), "other")
+
+
+class Children:
+    """The streams that a stream waits for, and how far they are.
+
+    Args:
+        node: The node that fanned out, or that delegates.
+        delegates: Whether they are tasks.
+        missing: Whether some of the tasks must still be opened.
+    """
+
+    __slots__ = ("cursors", "delegates", "joins", "missing", "node", "open")
+
+    def __init__(self, node: NodeName, *, delegates: bool = False, missing: bool = False) -> None:
+        self.node, self.delegates, self.missing = node, delegates, missing
+        self.cursors: dict[str, Cursor] = {}
+        self.joins: Counter[NodeName] = Counter()
+        self.open = 0
+
+    def count(self, end: Done | None, by: int = 1) -> None:
+        """Take the outcome of one of them into account, or, with -1, take it back."""
+        if end is None:
+            self.open += by
+        elif end.join is not None:
+            self.joins[end.join] += by
+
+
+class Cursor:
+    """One stream of the current turn: what its events say, and what was decided about it."""
+
+    __slots__ = (
+        "action",
+        "at",
+        "branch",
+        "calling",
+        "children",
+        "fans",
+        "graph",
+        "head",
+        "intended",
+        "intent",
+        "kids",
+        "last",
+        "made",
+        "name",
+        "opened",
+        "order",
+        "outcome",
+        "parent",
+        "position",
+        "queued",
+        "requests",
+        "rescued",
+        "seq",
+        "spent",
+        "stale",
+        "standing",
+        "touched",
+    )  # fmt: skip
+
+    def __init__(self, name: str, parent: Cursor | None = None, seq: int = 0) -> None:
+        parts = parse_stream(name)
+        above = parent.order if parent else ()
+        self.name, self.parent, self.seq = name, parent, seq
+        self.order: tuple[tuple[int, int, str], ...] = (
+            (*above, (parts.seq, parts.index, parts.node)) if parts else ()
+        )
+        self.position = self.opened = self.at = self.intended = 0
+        self.last: Event | None = None
+        self.head: Input | None = None
+        self.calling = False
+        self.intent: EffectIntent | None = None
+        self.requests: dict[int, NodeName | None] = {}
+        self.spent = Spent()
+        self.kids: dict[int, dict[str, Cursor]] = {}
+        self.standing: Request | Failure | None = None
+        self.graph: Graph | None = None
+        self.made: Graph | Exception | None = None
+        self.branch, self.fans = False, 0
+        self.stale, self.queued = True, False
+        self.touched: list[Cursor] = []
+        self.outcome: Done | None = None
+        self.action: Action | None = None
+        self.children: Children | None = None
+        self.rescued: list[Cursor] = []
+
+    def take(self, event: Event, position: int) -> None:
+        """Take the stream's next event."""
+        kind = role(type(event))
+        if self.last is None and isinstance(event, Input):
+            self.head = event
+        self.seq = event.seq or self.seq + 1
+        self._count(event, kind)
+        self.last, self.position = event, position
+        self.standing = event if isinstance(event, Request | Failure) else None
+        if kind != "stop":
+            self.at = self.seq
+            if self.kids:
+                self.kids = {seq: kids for seq, kids in self.kids.items() if seq >= self.at}
+        if kind == "request":
+            self.requests[self.seq] = event.origin
+        elif isinstance(event, EffectIntent):
+            self.intent, self.intended = event, position
+        elif isinstance(event, EffectResult) and self.intent is not None:
+            self.intent = None if event.intent == self.intent.id else self.intent
+
+    def _count(self, event: Event, kind: Role) -> None:
+        """Count for the budget, and note whether the last append holds an output with calls."""
+        if kind in {"output", "trip", "input"}:
+            self.spent = self.spent.after(event)
+        last = self.last
+        if last is None or last.left == 0 or last.origin != event.origin:
+            self.calling = False
+        if kind == "output":
+            self.calling = self.calling or bool(getattr(event, "calls", ()))
+        elif kind not in {"other", "request"}:
+            self.calling = False
+
+    def answered(self, response: Input) -> NodeName | None:
+        """Return the node of the request that a response answers."""
+        return None if response.answers is None else self.requests.get(response.answers)
+
+    def below(self) -> dict[str, Cursor]:
+        """Return the streams that hang on the stream's last event."""
+        return self.kids.get(self.at, {})
+
+    def hanging(self, *, tasks: bool) -> dict[str, int]:
+        """Return the tasks or branches on the stream's last event, and where they began."""
+        found = [
+            kid for kid in self.below().values() if kid.opened and (kid.head is not None) is tasks
+        ]
+        return {kid.name: kid.opened for kid in sorted(found, key=lambda kid: kid.order)}
+
+    def touch(self) -> None:
+        """Ask for another look at the stream, and at those above it on the way."""
+        kid = self
+        while kid.parent is not None and not kid.queued:
+            if kid.name not in kid.parent.below():
+                return
+            kid.queued = True
+            kid.parent.touched.append(kid)
+            kid = kid.parent
+
+
+class Log:
+    """The log of a thread, its views, and a cursor for each stream of its current turn."""
+
+    def __init__(self) -> None:
+        self.builder = TraceBuilder()
+        self.position = 0
+        self.cursors: dict[str, Cursor] = {}
+        self.main = self.cursor(ROOT_STREAM)
+        self.standing: dict[str, Cursor] = {}
+        self.intents: dict[str, Cursor] = {}
+        self.begun = self.ended = False
+        self.cancelled = 0
+
+    def feed(self, event: Event) -> Cursor:
+        """Take the next event, and return the cursor of its stream."""
+        self.builder.feed(event)
+        self.position += 1
+        if event.stream == ROOT_STREAM and opens_turn(event):
+            self._begin()
+        cursor = self.cursors.get(event.stream) or self.cursor(event.stream)
+        cursor.take(event, self.position)
+        self._note(cursor, event)
+        return cursor
+
+    def cursor(self, name: str) -> Cursor:
+        """Return the cursor of a stream, a new one when it has no event yet."""
+        found = self.cursors.get(name)
+        if found is None:
+            parts = parse_stream(name)
+            parent = self.cursor(parts.parent) if parts else None
+            found = self.cursors[name] = Cursor(name, parent)
+            if parts and parent is not None:
+                parent.kids.setdefault(parts.seq, {})[name] = found
+        return found
+
+    def state(self) -> ThreadState:
+        """Return the state of the turn while nobody holds the lease."""
+        stands = [cursor.standing for cursor in self.standing.values()]
+        return state_of(
+            cancelled=bool(self.cancelled),
+            finished=self.ended or not self.begun,
+            held=False,
+            failed=any(is_final(event) for event in stands),
+            waits=any(isinstance(event, Request) for event in stands),
+            failed_for_now=any(isinstance(event, Failure) for event in stands),
+        )
+
+    def is_over(self, since: int) -> bool:
+        """Whether the turn was over when the run began: only recoveries are due in it."""
+        return bool(self.cancelled) or any(
+            is_final(cursor.standing) and cursor.position <= since
+            for cursor in self.standing.values()
+        )
+
+    def _begin(self) -> None:
+        """Begin a turn. What the streams of the last one did is settled."""
+        seq = self.main.seq
+        self.cursors.clear()
+        self.main = self.cursor(ROOT_STREAM)
+        self.main.seq = seq
+        self.standing.clear()
+        self.intents.clear()
+        self.begun, self.ended, self.cancelled = True, False, 0
+
+    def _note(self, cursor: Cursor, event: Event) -> None:
+        """Keep what is asked about the turn as a whole."""
+        above: Cursor | None = cursor
+        while above is not None:
+            above.opened = above.opened or self.position
+            self.standing.pop(above.name, None)
+            above = above.parent
+        if cursor.standing is not None:
+            self.standing[cursor.name] = cursor
+        if cursor.intent is not None:
+            self.intents[cursor.name] = cursor
+        elif isinstance(event, EffectResult):
+            self.intents.pop(cursor.name, None)
+        if isinstance(event, Ended):
+            self.ended = True
+        elif isinstance(event, Cancelled):
+            self.cancelled = self.position
