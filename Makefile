@@ -6,7 +6,7 @@
 #   make format    let ruff lay out and fix what it can
 #   make api       write the lists of public names in docs/api anew
 #   make bench     the benchmarks
-#   make lowest    the golden traces on the oldest versions that pyproject.toml allows
+#   make lowest    the golden traces and the library on the oldest versions that pyproject.toml allows
 #   make matrix    Python, pytest and async plugins in each combination that can be had
 #
 # Another Python: make test PYTHON=python3.13 VENV=.venv-3.13
