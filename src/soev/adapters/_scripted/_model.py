@@ -75,9 +75,11 @@ class UnusedStepsError(SoevError):
 
     def __str__(self) -> str:
         steps = "\n".join(f"  {each}" for each in self.unused)
+        count = len(self.unused)
+        left = f"{count} steps of its script are" if count > 1 else "1 step of its script is"
         return (
-            f"The model was called too few times: {len(self.unused)} steps of its script are "
-            f"unused. Remove them, or wrap them in `optional(...)`.\n{steps}"
+            f"The model was called too few times: {left} unused. Remove what is not needed, or "
+            f"wrap it in `optional(...)`.\n{steps}"
         )
 
 
