@@ -6,8 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 from blockbuster import blockbuster_ctx
+from hypothesis import settings
 
 pytest_plugins = ["pytester"]
+
+# The time that an example takes depends on what else the machine does; make test bounds whole tests.
+settings.register_profile("soev", parent=settings(), deadline=None)
+settings.load_profile("soev")
 
 BACKENDS: list[object] = [pytest.param("asyncio", id="asyncio")]
 
