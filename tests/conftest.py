@@ -10,7 +10,7 @@ from hypothesis import settings
 
 pytest_plugins = ["pytester"]
 
-# The time that an example takes depends on what else the machine does; make test bounds whole tests.
+# How long an example takes depends on what else the machine does; `make test` bounds whole tests.
 settings.register_profile("soev", parent=settings(), deadline=None)
 settings.load_profile("soev")
 
