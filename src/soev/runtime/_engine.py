@@ -1,0 +1,269 @@
+"""Runs one turn of a thread: plan, do, append, again. It has no rules about order of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+from soev.domain import (
+    ROOT_STREAM,
+    CallSite,
+    ChatDelta,
+    Ended,
+    LeaseLostError,
+    NodeName,
+    call_site,
+    reached,
+)
+from soev.runtime._actions import Action, End, Fault, Plan, RunStep, Trip
+from soev.runtime._checks import Desk, Draft, failure_of, log_failure
+from soev.runtime._graph import Graph, is_delegation, is_effect
+from soev.runtime._journal import Journal, Work
+from soev.runtime._ledger import Ledger
+from soev.runtime._runs import Runs
+
+LONGEST_HOLD: Final = 0.005
+UNSUPPORTED: Final = (
+    "This version runs one stream: no effects, no sub-agents and no fan-outs yet, though it plans "
+    "and replays them. They come with the next version; until then leave out"
+)
+
+
+def refuse_unsupported(graph: Graph) -> None:
+    """Refuse a graph that this version plans and cannot run.
+
+    Raises:
+        ValueError: It has an effect, a delegation or a fan-out.
+    """
+    for node in graph.nodes:
+        edge = graph.edge(node.name)
+        if is_effect(node.step):
+            raise ValueError(f"{UNSUPPORTED} the EffectStep {node.name!r}.")
+        if is_delegation(node.step):
+            raise ValueError(f"{UNSUPPORTED} the Delegation {node.name!r}.")
+        if edge is not None and len(edge.targets) > 1:
+            raise ValueError(f"{UNSUPPORTED} the fan-out after {node.name!r}.")
+
+
+class Run:
+    """One process executing one turn of one thread, under the thread's lease.
+
+    The run's own asyncio task only waits, so cancelling it never cuts an append: it stops the
+    workers at their steps. A worker is one asyncio task per stream.
+
+    Args:
+        work: The thread.
+        runs: Gives the lease's owner and time, the clock and the ids.
+        ledger: The log as far as it was read. It belongs to the run until the run ended.
+    """
+
+    def __init__(self, work: Work, runs: Runs, ledger: Ledger) -> None:
+        self._work = work
+        self._journal = Journal(work, runs, ledger, self)
+        self._workers: set[asyncio.Task[None]] = set()
+        self._streams: set[str] = set()
+        self._acting: set[asyncio.Task[Any]] = set()
+        self._sites: dict[tuple[str, str], CallSite] = {}
+        self._error: BaseException | None = None
+        self._yielded = asyncio.get_running_loop().time()
+
+    async def execute(self) -> None:
+        """Run the turn until nothing is due, or until the run is stopped.
+
+        Raises:
+            LeaseHeldError: Another owner runs the thread.
+            LeaseLostError: The lease went to another owner meanwhile.
+            CancelledError: The run was stopped. What it had begun to append is stored.
+        """
+        self._launch(ROOT_STREAM, self._begin())
+        stopped = await self._ended(self._workers)
+        hold = self._journal.hold
+        if not hold.settled:
+            closing = {asyncio.create_task(hold.close(give_back=self._trusts_lease()))}
+            stopped = await self._ended(closing) or stopped
+        if self._error is not None:
+            raise self._error
+        if stopped:
+            raise asyncio.CancelledError
+
+    async def _ended(self, tasks: set[asyncio.Task[None]]) -> bool:
+        """Wait for tasks to end, and tell whether the run was asked to stop meanwhile."""
+        stopped = False
+        while tasks:
+            try:
+                done, _ = await asyncio.wait(tasks)
+            except asyncio.CancelledError:
+                # The request is answered by an exception of our own once everything has ended.
+                stopped = True
+                self.halt()
+            else:
+                tasks -= done
+                for task in done:
+                    if not task.cancelled() and (error := task.exception()) is not None:
+                        self.fail(error)
+        return stopped
+
+    def _trusts_lease(self) -> bool:
+        """Whether the lease is this run's to give back, as far as it can know."""
+        kept = self._error is None or isinstance(self._error, Exception)
+        return kept and not isinstance(self._error, LeaseLostError) and not self._journal.hold.past
+
+    def halt(self) -> None:
+        """Let nothing begin any more, and cancel the steps that are in progress."""
+        if self._journal.over:
+            return
+        self._journal.over = True
+        for task in self._acting:
+            task.cancel()
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with an error. The first one counts."""
+        self._error = self._error or error
+        self.halt()
+
+    # --- one worker per stream ---
+
+    def _launch(self, stream: str, work: Coroutine[Any, Any, Action | None]) -> None:
+        self._streams.add(stream)
+        self._workers.add(asyncio.create_task(self._drive(stream, work)))
+
+    async def _drive(self, stream: str, work: Coroutine[Any, Any, Action | None]) -> None:
+        """Do what is due in one stream, as long as something is."""
+        try:
+            action = await work
+            while not self._journal.over:
+                if action is None:
+                    action = await self._leave(stream)
+                if action is None:
+                    break
+                action = await self._perform(stream, action)
+                await self._breathe()
+        except Exception as error:  # noqa: BLE001  # the run ends with whatever it is
+            self.fail(error)
+        finally:
+            self._streams.discard(stream)
+
+    async def _breathe(self) -> None:
+        """Let the renewal run: a model that answers at once never gives way by itself."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._yielded > LONGEST_HOLD:
+            await asyncio.sleep(0)
+            self._yielded = loop.time()
+
+    async def _leave(self, stream: str) -> Action | None:
+        """Let a stream go. The last one that goes brings the run to rest."""
+        self._streams.discard(stream)
+        if self._streams or self._journal.hold.lease is None:
+            return None
+        self._streams.add(stream)
+        plan = await self._journal.rest()
+        return None if plan is None else self._dispatch(plan, stream)
+
+    def alone(self) -> bool:
+        """Whether no other stream is being worked in."""
+        return len(self._streams) == 1
+
+    def go_on(self, plan: Plan) -> None:
+        """Start what a plan finds due where nobody works."""
+        self._dispatch(plan)
+
+    def _dispatch(self, plan: Plan, stream: str | None = None) -> Action | None:
+        """Start what is due where nobody works, and return what is due in one stream."""
+        mine = None
+        for action in plan.actions:
+            due = _stream_of(action)
+            if due == stream:
+                mine = action
+            elif due not in self._streams:
+                self._launch(due, self._perform(due, action))
+        return mine
+
+    async def _perform(self, stream: str, action: Action) -> Action | None:
+        performer = _PERFORMERS.get(type(action))
+        if performer is None:
+            raise ValueError(f"{UNSUPPORTED} what the log holds: {type(action).__name__}.")
+        plan = await performer(self, action)
+        return None if plan is None else self._dispatch(plan, stream)
+
+    # --- what a plan asks for ---
+
+    async def _begin(self) -> Action | None:
+        plan = await self._journal.begin()
+        return None if plan is None else self._dispatch(plan, ROOT_STREAM)
+
+    async def _step(self, action: RunStep) -> Plan | None:
+        if self._journal.hold.past:
+            raise self._journal.hold.lapse
+        desk = self._journal.desk(action.stream, action.node)
+        drafts = await self._called(action, desk)
+        return None if self._journal.over else await self._journal.record(desk, drafts)
+
+    async def _called(self, action: RunStep, desk: Desk) -> list[Draft]:
+        """Call a step and return what to record: its events, or a Failure."""
+        step = self._work.graph.node(action.node).step
+        view, site = self._journal.ledger.planner.view(action.stream), self._site(action)
+        task = asyncio.current_task()
+        assert task is not None
+        reached("step.calling")
+        token = call_site.set(site)
+        self._acting.add(task)
+        try:
+            return desk.drafts(await step(view))  # type: ignore[operator]  # RunStep is planned for a Step alone
+        except asyncio.CancelledError as error:
+            if task.cancelling() and not self._journal.over:
+                raise
+            return self._failed(action.node, desk, error)
+        except Exception as error:  # noqa: BLE001  # a team's own code may raise anything
+            return self._failed(action.node, desk, error)
+        finally:
+            self._acting.discard(task)
+            call_site.reset(token)
+            if self._journal.over:
+                task.uncancel()
+
+    def _failed(self, node: NodeName, desk: Desk, error: BaseException) -> list[Draft]:
+        if self._journal.over:
+            return []
+        log_failure(self._work.thread_id, node, error)
+        return [desk.draft(failure_of(error))]
+
+    async def _trip(self, action: Trip) -> Plan | None:
+        desk = self._journal.desk(action.stream, action.node)
+        return await self._journal.record(desk, [desk.draft(action.event)])
+
+    async def _fault(self, action: Fault) -> Plan | None:
+        node = action.failure.origin
+        if action.error is not None:
+            log_failure(self._work.thread_id, node or "", action.error)
+        desk = self._journal.desk(action.stream, node)
+        return await self._journal.record(desk, [desk.draft(action.failure)])
+
+    async def _end(self, action: End) -> Plan | None:
+        desk = self._journal.desk(ROOT_STREAM, None)
+        return await self._journal.record(desk, [desk.draft(Ended())])
+
+    def _site(self, action: RunStep) -> CallSite:
+        key = (action.stream, action.node)
+        site = self._sites.get(key)
+        if site is None:
+            work = self._work
+            site = CallSite(work.thread_id, work.agent, action.stream, action.node, _unheard)
+            self._sites[key] = site
+        return site
+
+
+def _stream_of(action: Action) -> str:
+    return ROOT_STREAM if isinstance(action, End) else action.stream
+
+
+def _unheard(delta: ChatDelta) -> None:
+    """Drop a piece of an answer that nobody listens to."""
+
+
+_PERFORMERS: Final[dict[type, Callable[[Run, Any], Awaitable[Plan | None]]]] = {
+    RunStep: Run._step,
+    Trip: Run._trip,
+    Fault: Run._fault,
+    End: Run._end,
+}

@@ -1,0 +1,65 @@
+"""Runs a turn in this process, or joins the run that does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from soev.domain import Trace
+from soev.runtime._engine import Run
+from soev.runtime._journal import Work
+from soev.runtime._ledger import Ledger
+from soev.runtime._runs import Runs
+
+
+async def run_turn(work: Work, runs: Runs, check: Callable[[int | None], None]) -> Trace:
+    """Run the current turn until nothing is due that was in the log when this was called.
+
+    Args:
+        work: The thread.
+        runs: This process's runs. A run of the same turn is joined, one of another awaited.
+        check: Refuses a turn that the graph was not built for, by its opening position.
+
+    Returns:
+        The thread's trace.
+
+    Raises:
+        LeaseHeldError: Another process runs the thread.
+        GraphMismatchError: The graph does not fit the log.
+    """
+    ledger = Ledger(work.thread_id, work.graph, work.types)
+    await ledger.catch_up(work.store)
+    turn, called_at = ledger.turn, ledger.position
+    settled = turn is None
+    if not settled:
+        check(turn)
+    while not settled:
+        settled = await _run_or_join(work, runs, ledger, called_at)
+        await ledger.catch_up(work.store)
+        settled = settled or ledger.turn != turn
+    return ledger.trace
+
+
+async def _run_or_join(work: Work, runs: Runs, ledger: Ledger, called_at: int) -> bool:
+    """Run or join once, and tell whether nothing more is to be done for the caller."""
+    running = runs.task(work.thread_id)
+    if running is None:
+        if runs.closed or not ledger.plan(called_at).actions:
+            return True
+        task = runs.start(work.thread_id, Run(work, runs, ledger).execute, ledger.turn)
+        if task is not None:
+            await _stopped(task)
+        return True
+    if runs.turn(work.thread_id) != ledger.turn:
+        await asyncio.wait((running,))
+        return False
+    return await _stopped(running)
+
+
+async def _stopped(task: asyncio.Task[object]) -> bool:
+    """Wait for a run without owning it, and tell whether it was stopped. Raises what it raised."""
+    await asyncio.wait((task,))
+    if task.cancelled():
+        return True
+    task.result()
+    return False
