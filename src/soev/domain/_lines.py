@@ -259,6 +259,14 @@ class Weave:
         event = None if place is None or place >= count else self.log.items[place]
         return event if isinstance(event, Input) else None
 
+    def seq(self, event: Event) -> int | None:
+        """Return the seq of an event, also of one that was not stored yet, None for a stranger."""
+        stream = self.streams.get(event.stream)
+        if event.seq is not None or stream is None:
+            return event.seq
+        found = (seq for own, seq in zip(stream.own, stream.seqs, strict=True) if own is event)
+        return next(found, None)
+
     def _open(self, name: str) -> _Stream:
         parts = parse_stream(name)
         parent = None
@@ -286,29 +294,34 @@ class Weave:
             kid, parent = parent, parent.parent
 
     def _caught_up(self, stream: _Stream) -> Line:
+        line = self._grown(stream, len(stream.own))
+        if not stream.spliced:
+            self._splice(stream, line, stream.seqs[-1] if stream.seqs else 0)
+        return line
+
+    def _grown(self, stream: _Stream, count: int) -> Line:
+        """Bring a line to its first own events, without the branches on the last of them.
+
+        They are left out while they run, so that their next event fits in.
+        """
         line = stream.line
         if line is None:
             line = stream.line = Line(stream.name, self._base(stream))
             stream.marks, stream.spliced = [line.offset], False
-        while True:
-            taken = len(stream.marks) - 1
+        for taken in range(len(stream.marks) - 1, count):
             if not stream.spliced:
                 self._splice(stream, line, stream.seqs[taken - 1] if taken else 0)
-            if taken == len(stream.own):
-                return line
             line.items.append(stream.own[taken])
             stream.marks.append(line.stop)
             stream.spliced = False
+        return line
 
     def _base(self, stream: _Stream) -> tuple[Line, int] | None:
         parent = stream.parent
         if parent is None or stream.task:
             return None
         hangs = bisect_right(parent.seqs, stream.seq)
-        if parent.line is None or len(parent.marks) <= hangs:
-            self._caught_up(parent)
-        assert parent.line is not None
-        return parent.line, parent.marks[hangs]
+        return self._grown(parent, hangs), parent.marks[hangs]
 
     def _splice(self, stream: _Stream, line: Line, seq: int) -> None:
         kids = stream.kids.get(seq)

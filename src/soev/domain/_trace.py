@@ -136,9 +136,8 @@ class Trace(Sequence[Event]):
 
     def response_to(self, request: Request) -> Input | None:
         """Return the input that answers a request, or None. The whole thread is searched."""
-        if request.seq is None:
-            return None
-        return self._weave.answer(request.stream, request.seq, self._count)
+        seq = self._weave.seq(request)
+        return None if seq is None else self._weave.answer(request.stream, seq, self._count)
 
     def fold(self, fold: Fold[S]) -> S:
         """Return the state of a fold over these events, from the last state kept with the thread.
@@ -244,11 +243,11 @@ class TraceBuilder:
 class _Shown:
     """Elements in order of first appearance, as a shared list and how much of it counts."""
 
-    __slots__ = ("base", "count", "keys", "list")
+    __slots__ = ("base", "count", "list", "places")
 
     def __init__(self, base: _Shown | None = None) -> None:
         self.base, self.list, self.count = base, list[Element](), 0
-        self.keys: set[tuple[str, type]] = set()
+        self.places: dict[tuple[str, type], int] = {}
 
     def __iter__(self) -> Iterator[Element]:
         if self.base is not None:
@@ -256,17 +255,18 @@ class _Shown:
         yield from self.list[: self.count]
 
     def holds(self, key: tuple[str, type]) -> bool:
-        return key in self.keys or (self.base is not None and self.base.holds(key))
+        own = self.places.get(key, self.count) < self.count
+        return own or (self.base is not None and self.base.holds(key))
 
     def after(self, event: Event) -> _Shown:
         grown = _Shown(self.base)
-        grown.list, grown.keys = self.list, self.keys
+        grown.list, grown.places, grown.count = self.list, self.places, self.count
         for element in elements_in(event):
             key = (element.id, type(element))
-            if not self.holds(key) and key not in grown.keys:
-                grown.keys.add(key)
+            if not grown.holds(key):
+                grown.places[key] = grown.count
                 grown.list.append(element)
-        grown.count = len(grown.list)
+                grown.count += 1
         return grown
 
 
@@ -286,11 +286,11 @@ class _ShownFold:
 class _Results(Mapping[ToolCall, ToolOutputBase]):
     """Results by call, as shared lists and how much of them counts."""
 
-    __slots__ = ("base", "by_call", "calls", "count", "pairs")
+    __slots__ = ("base", "by_call", "calls", "count", "outputs", "pairs")
 
     def __init__(self, base: _Results | None = None) -> None:
-        self.base, self.count = base, 0
-        self.calls: dict[tuple[str, str], ToolCall] = {}
+        self.base, self.count, self.outputs = base, 0, 0
+        self.calls: dict[tuple[str, str], list[tuple[int, ToolCall]]] = {}
         self.pairs: list[tuple[ToolCall, ToolOutputBase]] = []
         self.by_call: dict[int, int] = {}
 
@@ -312,33 +312,46 @@ class _Results(Mapping[ToolCall, ToolOutputBase]):
 
     def after(self, event: Event) -> _Results:
         if isinstance(event, ModelOutput):
-            for call in event.calls:
-                self.calls[event.stream, call.id] = call
-        called = self._called(event) if isinstance(event, ToolOutputBase) else None
-        if called is None or called in self:
+            return self._called(event)
+        found = self._call_of(event) if isinstance(event, ToolOutputBase) else None
+        if found is None or found in self:
             return self
-        grown = _Results(self.base)
-        grown.calls, grown.pairs, grown.by_call = self.calls, self.pairs, self.by_call
-        grown.by_call[id(called)] = len(grown.pairs)
-        grown.pairs.append((called, event))  # type: ignore[arg-type]  # a result: it has a call
+        grown = self._grown()
+        grown.by_call[id(found)] = len(grown.pairs)
+        grown.pairs.append((found, event))  # type: ignore[arg-type]  # a result: it has a call
         grown.count = len(grown.pairs)
         return grown
 
-    def _called(self, event: ToolOutputBase) -> ToolCall | None:
+    def _grown(self) -> _Results:
+        grown = _Results(self.base)
+        grown.calls, grown.pairs, grown.by_call = self.calls, self.pairs, self.by_call
+        grown.count, grown.outputs = self.count, self.outputs
+        return grown
+
+    def _called(self, output: ModelOutput) -> _Results:
+        grown = self._grown()
+        grown.outputs += 1
+        for call in output.calls:
+            calls = grown.calls.setdefault((output.stream, call.id), [])
+            calls.append((grown.outputs, call))
+        return grown
+
+    def _call_of(self, event: ToolOutputBase) -> ToolCall | None:
         """Find the call in the result's stream, or in one that its branch goes on from."""
         stream: str | None = event.stream
         while stream is not None and event.call_id is not None:
-            found = self._call(stream, event.call_id)
+            found = self._latest_call(stream, event.call_id)
             if found is not None:
                 return found
             parts = parse_stream(stream)
             stream = parts.parent if parts else None
         return None
 
-    def _call(self, stream: str, call_id: str) -> ToolCall | None:
-        if (stream, call_id) in self.calls or self.base is None:
-            return self.calls.get((stream, call_id))
-        return self.base._call(stream, call_id)
+    def _latest_call(self, stream: str, call_id: str) -> ToolCall | None:
+        for output, call in reversed(self.calls.get((stream, call_id), ())):
+            if output <= self.outputs:
+                return call
+        return self.base._latest_call(stream, call_id) if self.base is not None else None
 
 
 class _ResultsFold:
