@@ -8,12 +8,12 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import (
     BaseModel,
     ConfigDict,
-    ModelWrapValidatorHandler,
     SerializerFunctionWrapHandler,
     ValidationInfo,
     model_serializer,
     model_validator,
 )
+from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from soev.domain._errors import UnknownElementTypeError
 from soev.domain._json import write_checked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,8 @@ from soev.runtime._numbering import numbering
 
 El = TypeVar("El", bound=Element)
 
+# What a dataclass, a TypedDict and a NamedTuple have.
+_DECLARING = ("__dataclass_fields__", "__required_keys__", "_fields")
 _ARRAYS = (list, tuple, set, frozenset, Sequence)
 
 
@@ -187,7 +188,10 @@ def marks_of(arguments: type[BaseModel]) -> tuple[ArgumentMark, ...]:
         ValueError: A mark stands where no call could be translated, or accepts no class.
     """
     found = []
+    recorded = recorded_fields(arguments)
     for name, field in arguments.__pydantic_fields__.items():
+        if name in recorded:
+            continue
         mark = _mark(field.rebuild_annotation(), written_name(name, field))
         if mark is not None:
             found.append(mark)
@@ -196,10 +200,11 @@ def marks_of(arguments: type[BaseModel]) -> tuple[ArgumentMark, ...]:
 
 def _mark(annotation: Any, name: str, *, in_list: bool = False) -> ArgumentMark | None:
     annotation = _alias(annotation)
-    if get_origin(annotation) is Annotated:
-        marks = [m for m in annotation.__metadata__ if isinstance(m, (ElementId, ResultHandle))]
+    if get_origin(annotation) is Annotated and not is_recorded(annotation):
+        # Some versions of pydantic write the metadata of a field with an alias twice.
+        marks = {m for m in annotation.__metadata__ if isinstance(m, (ElementId, ResultHandle))}
         if marks:
-            return _leaf(marks, annotation.__origin__, name)
+            return _leaf([*marks], annotation.__origin__, name)
         return _mark(annotation.__origin__, name, in_list=in_list)
     inner = _optional(annotation)
     if inner is not None:
@@ -299,7 +304,7 @@ def _fields(cls: type[Any]) -> Iterator[Any]:
     if issubclass(cls, BaseModel):
         for field in cls.__pydantic_fields__.values():
             yield field.rebuild_annotation()
-    elif dataclasses.is_dataclass(cls) or typing.is_typeddict(cls) or hasattr(cls, "_fields"):
+    elif any(hasattr(cls, each) for each in _DECLARING):
         yield from typing.get_type_hints(cls, include_extras=True).values()
 
 
