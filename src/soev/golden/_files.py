@@ -15,7 +15,6 @@ from soev.domain import StoredEvent, UnencodableError, canonical_json
 from soev.golden._errors import (
     BadLineError,
     ConflictMarkersError,
-    GoldenFileError,
     TruncatedFileError,
     UnknownFormatError,
 )
@@ -65,11 +64,18 @@ class GoldenTrace:
         header: Its first line.
         events: The events; the place of each is its position.
         path: The file that it was read from, or None.
+        shown: What to call that file in reports.
     """
 
     header: GoldenHeader
     events: tuple[StoredEvent, ...]
     path: Path | None = None
+    shown: str = ""
+
+    @property
+    def file(self) -> str:
+        """The events file, as reports name it."""
+        return self.shown or str(self.path or self.header.name + TRACE_SUFFIX)
 
 
 def trace_name(path: Path) -> str:
@@ -193,8 +199,12 @@ def read_header(path: Path) -> GoldenHeader:
         return _header(str(path), _decoded(str(path), file.readline()).rstrip("\r\n"))
 
 
-def read_golden(path: Path) -> GoldenTrace:
+def read_golden(path: Path, shown: str = "") -> GoldenTrace:
     """Read a golden trace. Lines may end in LF or CRLF.
+
+    Args:
+        path: The events file.
+        shown: What to call it in errors and reports, its path when this is empty.
 
     Raises:
         TruncatedFileError: It has another number of events than its header says.
@@ -202,7 +212,7 @@ def read_golden(path: Path) -> GoldenTrace:
         UnknownFormatError: It is of another format, or no golden file.
         BadLineError: A line is no event.
     """
-    file = str(path)
+    file = shown or str(path)
     text = _decoded(file, path.read_bytes())
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     refuse_conflicts(file, lines)
@@ -213,7 +223,7 @@ def read_golden(path: Path) -> GoldenTrace:
     if len(events) != header.events:
         problem = f"header says {header.events} events, the file has {len(events)}"
         raise TruncatedFileError(file, len(lines) - 1, problem, f"{_RESTORE}.")
-    return GoldenTrace(header, tuple(numbered(events)), path)
+    return GoldenTrace(header, tuple(numbered(events)), path, shown)
 
 
 def _decoded(file: str, data: bytes) -> str:
@@ -326,8 +336,3 @@ def _event(file: str, at: int, line: str) -> StoredEvent:
     if data.get("position") != at - 1:
         reader.refuse(f"the event has position {data.get('position')!r}, not {at - 1}")
     return reader.event()
-
-
-def damaged_line(error: GoldenFileError) -> str:
-    """Return what is wrong with a file, without its name, as reports show it."""
-    return f"{error.problem}. {error.advice}"

@@ -8,6 +8,7 @@ from typing import Final
 
 from soev.golden._calls import CallsFile, ShownCall, ShownMessage, ShownRequest, ShownTool
 from soev.golden._escape import BLANK, escape, quoted
+from soev.golden._numbers import counted
 
 HEAD: Final = (
     "<!-- soev calls/1: accepted requests. Change with `pytest --soev-replay --soev-update`, "
@@ -29,7 +30,7 @@ def render_calls(file: CallsFile) -> str:
 
 
 def _lines(file: CallsFile) -> Iterator[str]:
-    turns, calls = _counted(file.turns, "turn"), _counted(len(file.calls), "call")
+    turns, calls = counted(file.turns, "turn"), counted(len(file.calls), "call")
     yield HEAD
     yield f"# {escape(file.name)}"
     yield f"agent {quoted(file.agent)}, {turns}, {calls}"
@@ -47,10 +48,6 @@ def _lines(file: CallsFile) -> Iterator[str]:
         yield f"## call {call.index}: {_heading(call, toolsets)}"
         if call.request is not None:
             yield from _request(call.index, call.request, prefixes)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _toolsets(calls: Sequence[ShownCall]) -> dict[tuple[ShownTool, ...], str]:
