@@ -48,9 +48,7 @@ def mismatch(schema: JsonSchema, payload: JsonValue) -> tuple[str, str] | None:
 
 
 def _validator(schema: JsonSchema) -> jsonschema_rs.Validator:
-    return jsonschema_rs.validator_for(
-        schema, retriever=_refuse, pattern_options=_LINEAR, offline=True
-    )
+    return jsonschema_rs.validator_for(schema, retriever=_refuse, pattern_options=_LINEAR)
 
 
 def _refuse(uri: str) -> NoReturn:

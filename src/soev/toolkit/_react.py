@@ -17,6 +17,7 @@ from soev.toolkit._messages import MessageBuilder
 MODEL: Final = "model"
 TOOLS: Final = "tools"
 APPROVAL: Final = "approval"
+BUDGET: Final = Budget(cap=25, resume_at=MODEL, tolerance=1)
 
 Tools = Sequence[Tool[Any]] | Callable[[Any, Any], Sequence[Tool[Any]]]
 
@@ -47,7 +48,7 @@ class ReActConfig:
     prompt: str | Callable[[Any], str]
     tools: Tools = ()
     approvals: Mapping[str, Approval] = field(default_factory=dict)
-    budget: Budget = Budget(cap=25, resume_at=MODEL, tolerance=1)
+    budget: Budget = BUDGET
     citations: CitationStrategy | None = None
     input: type[BaseModel] = RootModel[str]
     element_types: Sequence[type[Element]] = ()
