@@ -73,6 +73,15 @@ class Planner:
         self._since = position
         self._forget()
 
+    def use(self, graph: Graph) -> None:
+        """Go on with another graph, as when the next turn began.
+
+        Args:
+            graph: The graph of the turn that the last fresh input opened.
+        """
+        self._graph = graph
+        self._forget()
+
     @property
     def trace(self) -> Trace:
         """The thread's trace."""
