@@ -1,0 +1,1 @@
+"""Complete programs that use soev. Each runs offline: `python -m examples.NAME`."""

@@ -1,0 +1,123 @@
+"""The agent: its prompt, its tools, and what a person must approve."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from examples.support_desk.knowledge import Article, Knowledge, Passage
+from examples.support_desk.orders import Ledger, Order, OrderBook, euros
+from soev.adapters import OpenAIChatModel
+from soev.domain import ChatModel, ToolOutput
+from soev.runtime import Agent, Budget, ElementId, Recorded, Tool, at_most, tool
+from soev.toolkit import BRACKETS, ReActAgent, ReActConfig
+
+NAME = "support_desk"
+APPROVE_ABOVE_CENTS = 5_000
+
+PROMPT = """\
+You are the support desk of Halden Outdoor, a shop for camping gear.
+Answer from the help pages alone: search them before you say how something works here.
+Look an order up before you say anything about it. Ask for the order number if you need it.
+A credit must follow the help pages. Give one only when the customer agrees to it.
+Answer in at most four sentences, in the language of the customer.
+If the pages do not say it, say so and offer to pass the question on."""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What the agent's tools use. The program makes one when it starts."""
+
+    knowledge: Knowledge = field(default_factory=Knowledge)
+    orders: OrderBook = field(default_factory=OrderBook)
+    ledger: Ledger = field(default_factory=Ledger)
+
+
+@tool(
+    name="search",
+    description="Search the help pages. Use two to five keywords, not a sentence.",
+    limit=at_most(
+        8, calls="search", error="That is enough searching. Answer with what you have found."
+    ),
+)
+async def search(query: str, *, knowledge: Knowledge) -> ToolOutput:
+    """Find passages. What is shown of them can be cited."""
+    found = await asyncio.to_thread(knowledge.search, query)
+    return ToolOutput(text="" if found else "Nothing was found.", elements=tuple(found))
+
+
+@tool(
+    name="read_page",
+    description="Read a whole help page, when a passage of it is not enough.",
+)
+async def read_page(
+    page: Annotated[str, ElementId(Article)], *, knowledge: Knowledge
+) -> ToolOutput:
+    """Show all passages of a page that was found before."""
+    return ToolOutput(elements=tuple(knowledge.passages(page)))
+
+
+@tool(name="find_order", description="Look up an order by its number, such as HO-10418.")
+async def find_order(number: str, *, orders: OrderBook) -> ToolOutput:
+    """Show an order, so that other tools can be used on it."""
+    return ToolOutput(elements=(orders.find(number),))
+
+
+@tool(
+    name="give_credit",
+    description=(
+        "Credit part of an order's price, in cents, to the customer's account. "
+        "A person may have to approve it first."
+    ),
+)
+async def give_credit(
+    order: Annotated[str, ElementId(Order)],
+    cents: Annotated[int, Field(gt=0)],
+    reason: str,
+    *,
+    recorded: Recorded[Order],
+    ledger: Ledger,
+) -> ToolOutput:
+    """Give a credit on an order that was looked up before."""
+    found = next(each for each in recorded if each.id == order)
+    await asyncio.to_thread(ledger.credit, found, cents, reason)
+    return ToolOutput(text=f"{euros(cents)} are credited on order {found.number}.")
+
+
+def approve_credit(arguments: Any) -> str | None:
+    """Ask a person about a credit above the amount that the desk may give by itself."""
+    if arguments.cents <= APPROVE_ABOVE_CENTS:
+        return None
+    return f"Credit {euros(arguments.cents)} on order {arguments.order}? Reason: {arguments.reason}"
+
+
+def tools(desk: Desk, turn: BaseModel) -> Sequence[Tool[Any]]:
+    """Bind the tools to what the program made. Nothing is asked of it here."""
+    return (
+        search.bind(knowledge=desk.knowledge),
+        read_page.bind(knowledge=desk.knowledge),
+        find_order.bind(orders=desk.orders),
+        give_credit.bind(ledger=desk.ledger),
+    )
+
+
+def agents(model: ChatModel | None = None) -> dict[str, Agent[Any, Any]]:
+    """Return the agents of this program, by name.
+
+    Args:
+        model: The model to use, or None for the one that the shop runs on.
+    """
+    config = ReActConfig(
+        model=model or OpenAIChatModel(),
+        prompt=PROMPT,
+        tools=tools,
+        approvals={"give_credit": approve_credit},
+        budget=Budget(cap=12, resume_at="model", tolerance=1),
+        citations=BRACKETS,
+        element_types=(Article, Passage, Order),
+    )
+    return {NAME: ReActAgent(config)}
