@@ -12,11 +12,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from examples.support_desk.agent import Desk, agents
 from examples.support_desk.conversation import Conversation
+from examples.support_desk.orders import Ledger
 from examples.support_desk.scenarios import TOUR, Scenario
 from soev.adapters import InMemoryTraceStore, OpenAIChatModel, ScriptedChatModel, SqliteTraceStore
 from soev.domain import ChatModel, TraceStore
@@ -25,9 +27,8 @@ from soev.runtime import Agent, AgentCatalog, Status
 VERSION = "1"
 
 
-def catalog_of(model: ChatModel, store: TraceStore) -> AgentCatalog:
+def catalog_of(model: ChatModel, store: TraceStore, desk: Desk) -> AgentCatalog:
     """Put the agent, a store and what the tools use together."""
-    desk = Desk()
 
     async def resources(agent: Agent[Any, Any]) -> Desk:
         return desk
@@ -38,23 +39,23 @@ def catalog_of(model: ChatModel, store: TraceStore) -> AgentCatalog:
 async def play(scenario: Scenario) -> None:
     """Play a conversation with a scripted model, in memory."""
     model = ScriptedChatModel(*scenario.steps)
-    async with catalog_of(model, InMemoryTraceStore()) as catalog:
-        conversation = Conversation(catalog, scenario.name)
-        for move in scenario.moves:
-            status = await move(conversation)
-        print(f"\nThe turn is {status.state}.")
+    with Desk() as desk:
+        async with catalog_of(model, InMemoryTraceStore(), desk) as catalog:
+            conversation = Conversation(catalog, scenario.name)
+            for move in scenario.moves:
+                await move(conversation)
 
 
 async def chat(model: ChatModel, path: Path, thread_id: str) -> None:
     """Talk to a model until the input ends."""
-    async with SqliteTraceStore(path) as store, catalog_of(model, store) as catalog:
-        conversation = Conversation(catalog, thread_id)
-        status = await conversation.history()
-        while True:
-            try:
-                status = await step(conversation, status)
-            except EOFError:
-                break
+    ledger = Ledger(path.with_suffix(".credits.db"))
+    with Desk(ledger=ledger) as desk:
+        async with SqliteTraceStore(path) as store, catalog_of(model, store, desk) as catalog:
+            conversation = Conversation(catalog, thread_id)
+            status = await conversation.history()
+            with suppress(EOFError):
+                while True:
+                    status = await step(conversation, status)
     print(f"\nKept as thread {thread_id!r} in {path}.")
 
 

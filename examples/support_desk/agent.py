@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field
 
@@ -30,11 +30,18 @@ If the pages do not say it, say so and offer to pass the question on."""
 
 @dataclass(frozen=True)
 class Desk:
-    """What the agent's tools use. The program makes one when it starts."""
+    """What the agent's tools use. The program makes one when it starts, and closes it."""
 
     knowledge: Knowledge = field(default_factory=Knowledge)
     orders: OrderBook = field(default_factory=OrderBook)
     ledger: Ledger = field(default_factory=Ledger)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.knowledge.close()
+        self.ledger.close()
 
 
 @tool(

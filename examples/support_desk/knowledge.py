@@ -64,6 +64,10 @@ class Knowledge:
         for path in sorted(folder.glob("*.md")):
             self._add(path)
 
+    def close(self) -> None:
+        """Drop the index."""
+        self._index.close()
+
     def _add(self, path: Path) -> None:
         head, *sections = re.split(r"^## ", path.read_text("utf-8"), flags=re.MULTILINE)
         article = Article(id=path.stem, title=head.strip().removeprefix("# "))

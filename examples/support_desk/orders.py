@@ -68,15 +68,22 @@ class Ledger:
 
     A process can stop after a credit was given and before that was recorded. Then the tool runs
     again, so what it does must be safe to repeat.
+
+    Args:
+        path: The file that they are kept in, None for memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path | None = None) -> None:
         self._lock = threading.Lock()
-        self._rows = sqlite3.connect(":memory:", check_same_thread=False)
+        self._rows = sqlite3.connect(path or ":memory:", check_same_thread=False)
         self._rows.execute(
-            "CREATE TABLE credits (order_number TEXT, cents INTEGER, reason TEXT,"
+            "CREATE TABLE IF NOT EXISTS credits (order_number TEXT, cents INTEGER, reason TEXT,"
             " PRIMARY KEY (order_number, cents))"
         )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._rows.close()
 
     def credit(self, order: Order, cents: int, reason: str) -> None:
         """Give a credit on an order.
