@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import ClassVar
 
 import pytest
@@ -60,7 +61,7 @@ def naive(text: str, strategy: CitationStrategy) -> tuple[str, list[Citation]]:
 def cut(text: str, places: list[int]) -> list[str]:
     """Cut a text at places."""
     edges = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
-    return [text[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [text[a:b] for a, b in pairwise(edges)]
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

@@ -95,7 +95,11 @@ FIELDS: dict[str, dict[str, Any]] = {
         "made": (list[int], Field(default_factory=list)),
     },
     "enums": {"color": Color, "only": Only, "level": Level},
-    "literals": {"one": Literal["a"], "two": Literal["a", "b"], "mixed": Literal[1, "a", None]},
+    "literals": {
+        "one": Literal["a"],
+        "two": Literal["a", "b"],
+        "mixed": Literal[1, "a", None],  # noqa: PYI061  # as teams write it
+    },
     "unions": {
         "old": Optional[int],  # noqa: UP045  # the old spelling
         "new": int | str | None,
@@ -152,7 +156,9 @@ class Plain:
 
 def tool_of(fields: dict[str, Any]) -> Plain:
     """Make a tool whose arguments have these fields."""
-    full = {name: each if isinstance(each, tuple) else (each, ...) for name, each in fields.items()}
+    full: dict[str, Any] = {
+        name: each if isinstance(each, tuple) else (each, ...) for name, each in fields.items()
+    }
     return Plain(create_model("Arguments", **full))
 
 
@@ -240,9 +246,7 @@ class Node(BaseModel):
         (create_model("Code", run=(type, ...)), "no JSON Schema"),
     ],
 )
-def test_arguments_that_cannot_be_shown_are_refused(
-    arguments: type[BaseModel], match: str
-) -> None:
+def test_arguments_that_cannot_be_shown_are_refused(arguments: type[BaseModel], match: str) -> None:
     """Arguments without a finite schema of an object are refused, and the tool is named."""
     with pytest.raises(ToolDefinitionError, match=match) as refused:
         tool_def(Plain(arguments))

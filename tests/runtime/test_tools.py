@@ -178,7 +178,12 @@ class Loose:
     x: int = 1
 
 
-LOOP_BOUND = [asyncio.Lock, asyncio.Event, asyncio.Queue, lambda: asyncio.Semaphore(1)]
+LOOP_BOUND: list[Callable[[], object]] = [
+    asyncio.Lock,
+    asyncio.Event,
+    asyncio.Queue,
+    lambda: asyncio.Semaphore(1),
+]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +234,7 @@ async def _no_result(x: str) -> str:
     return x
 
 
-async def _no_annotation(x: str):  # type: ignore[no-untyped-def]  # noqa: ANN202  # what is refused
+async def _no_annotation(x: str):  # type: ignore[no-untyped-def]  # what is refused
     return ToolOutput(text=x)
 
 

@@ -37,7 +37,8 @@ def check_frozen(tool: str, thing: object) -> None:
     Raises:
         MutableToolError: With the path of fields to the value.
     """
-    if not dataclasses.is_dataclass(thing):
+    # A subclass without the decorator could set attributes of its own.
+    if "__dataclass_params__" not in vars(type(thing)):
         raise MutableToolError(tool, (), None)
     _Walk(tool, lambda value, path: None).visit(thing, ())
 
