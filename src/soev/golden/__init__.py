@@ -51,9 +51,12 @@ from soev.golden._files import (
     write_golden,
     write_text,
 )
+from soev.golden._import import Imported, ImportOptions, import_conversations
 from soev.golden._order import canonical_order
 from soev.golden._parse import parse_calls
+from soev.golden._record import Recording, Scrubbing, record
 from soev.golden._render import render_calls
+from soev.golden._scrub import refuse_secrets
 from soev.golden._shown import Shower, shown
 from soev.golden._summary import github_annotations, markdown, report_json, summary_lines
 from soev.golden._text import Style, trace_text
@@ -76,10 +79,14 @@ __all__ = [
     "GoldenFileError",
     "GoldenHeader",
     "GoldenTrace",
+    "ImportOptions",
     "ImportRefusedError",
+    "Imported",
     "Problem",
     "ProblemKind",
+    "Recording",
     "RouteException",
+    "Scrubbing",
     "SecretFoundError",
     "Shower",
     "ShownCall",
@@ -104,11 +111,14 @@ __all__ = [
     "github_annotations",
     "golden_text",
     "golden_trace",
+    "import_conversations",
     "load_agents",
     "markdown",
     "parse_calls",
     "read_golden",
     "read_header",
+    "record",
+    "refuse_secrets",
     "render_calls",
     "report_json",
     "shown",

@@ -77,7 +77,7 @@ async def check(
     calls_file = golden.file.removesuffix(TRACE_SUFFIX) + CALLS_SUFFIX
     report = TraceReport(
         name=golden.header.name,
-        agent=_agent_of(golden),
+        agent=agent_of(golden),
         file=calls_file,
         verdict="broken",
         accepted=accepted is not None,
@@ -101,8 +101,12 @@ async def check(
     return _compared(report, before, rebuilt, options)
 
 
-def _agent_of(golden: GoldenTrace) -> str:
-    """Return the agent that the first event names, else the header."""
+def agent_of(golden: GoldenTrace) -> str:
+    """Return the agent that the first event of a trace names, else the one of its header.
+
+    Args:
+        golden: The trace.
+    """
     first = golden.events[0] if golden.events else None
     if first is not None and first.type == "opened":
         named = json.loads(first.data).get("agent")
@@ -129,7 +133,7 @@ def _damage(error: GoldenFileError) -> Problem:
 async def _rebuilt(
     golden: GoldenTrace, agents: Agents, events: Sequence[Event], before: CallsFile | None
 ) -> _Rebuilt:
-    agent = agents[_agent_of(golden)]
+    agent = agents[agent_of(golden)]
     graphs = TurnGraphs(golden, agent, events)
     calls = await replay(events, graphs)
     again, _ = decoded(golden, agent)

@@ -114,22 +114,19 @@ class SecretFoundError(SoevError):
 
 
 class UnprovenRecordingError(SoevError):
-    """Scrubbing would change what the model is sent in a way that nothing explains.
-
-    Nothing was written.
+    """A thread cannot be recorded so that replay proves the recording. Nothing was written.
 
     Args:
         name: The golden trace.
-        call: The 1-based model call whose request changes.
-        problem: How it changes.
+        problem: What the proof found.
     """
 
-    def __init__(self, name: str, call: int, problem: str) -> None:
-        super().__init__(name, call, problem)
-        self.name, self.call, self.problem = name, call, problem
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(name, problem)
+        self.name, self.problem = name, problem
 
     def __str__(self) -> str:
         return (
-            f"Golden trace {self.name!r} is not recorded: scrubbing changes call {self.call}: "
-            f"{self.problem}. Replay the thread first, and make its builders pure."
+            f"Golden trace {self.name!r} is not recorded, since replay does not prove it: "
+            f"{self.problem}. Correct that first, then record the thread again."
         )
