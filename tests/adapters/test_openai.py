@@ -357,6 +357,53 @@ async def test_a_page_in_place_of_an_error_is_shown_on_one_line(
 
 
 @pytest.mark.parametrize(
+    ("body", "message", "code"),
+    [
+        ('{"error":{"message":"Bad.","type":"invalid","code":400}}', "Bad.", "invalid"),
+        ('{"error":"Bad."}', "Bad.", None),
+        ('{"detail":[{"msg":"Bad."}]}', '[{"msg": "Bad."}]', None),
+        ('[{"error":{"message":"Bad.","code":"worse"}}]', "Bad.", "worse"),
+        ('{"error":{"reason":"Bad."}}', '{"reason": "Bad."}', None),
+        ('{"error":{"message":"Bad.","metadata":{"raw":"Far."}}}', "Bad.: Far.", None),
+        ('{"error":{"message":"Bad.","metadata":7}}', "Bad.", None),
+        ("7", "7", None),
+        ("", "Bad Request", None),
+        ("x" * 600, "x" * 500 + "…", None),
+    ],
+)
+async def test_the_words_of_an_error_are_found(
+    body: str, message: str, code: str | None, server: respx.Route, model: OpenAIChatModel
+) -> None:
+    """Whatever form a server gives its errors, the error shows what it says."""
+    server.mock(httpx.Response(400, text=body))
+    with pytest.raises(RequestRefusedError, match=r"\(400") as caught:
+        await reply(model)
+    assert (caught.value.message, caught.value.code) == (message, code)
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        ({"code": 429}, False),
+        ({"code": "502"}, False),
+        ({"status": 404}, True),
+        ({"type": "invalid_request_error"}, True),
+        ({"code": "context_length_exceeded", "type": "x"}, True),
+        ({"type": "something_new"}, False),
+        ("It broke.", False),
+    ],
+)
+async def test_errors_in_a_stream_are_told_apart(
+    error: JsonValue, refused: bool, server: respx.Route, model: OpenAIChatModel
+) -> None:
+    """An error in a stream is transient, unless its status or its word says that it will stay."""
+    kind = {"content-type": "text/event-stream"}
+    server.mock(httpx.Response(200, headers=kind, text=f"data: {json.dumps({'error': error})}\n\n"))
+    with pytest.raises(RequestRefusedError if refused else ModelUnavailableError, match="tea-1"):
+        await reply(model)
+
+
+@pytest.mark.parametrize(
     "broken",
     [httpx.ConnectError("refused"), httpx.ReadTimeout("slow"), httpx.RemoteProtocolError("cut")],
     ids=["connect", "timeout", "protocol"],
@@ -584,7 +631,9 @@ async def test_a_user_in_the_address_is_sent_and_never_shown(server: respx.Route
     await model.aclose()
 
 
-@pytest.mark.parametrize("url", ["tea.test/v1", "ftp://tea.test", "http://tea.test/v1?key=pepper"])
+@pytest.mark.parametrize(
+    "url", ["tea.test/v1", "ftp://tea.test", "http://tea:pepper", "http://tea.test/v1?key=pepper"]
+)
 async def test_an_address_that_would_leak_or_fail_is_refused(url: str) -> None:
     """An address without HTTP or with a query is refused, and not shown."""
     with pytest.raises(ValueError, match="`base_url` takes the address") as caught:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from pydantic import JsonValue
 
@@ -170,8 +170,3 @@ def _part(part: MessagePart) -> JsonValue:
 
 def _data_url(part: ImagePart) -> str:
     return f"data:{part.media_type};base64,{base64.b64encode(part.data or b'').decode('ascii')}"
-
-
-def headers() -> Mapping[str, str]:
-    """Return the headers of a request, without the key."""
-    return {"accept": "text/event-stream", "content-type": "application/json"}
