@@ -1,6 +1,7 @@
 """How it is done: stores and models. Each adapter is one module or package of its own."""
 
 from soev.adapters._http import ModelUnavailableError, RequestRefusedError
+from soev.adapters._memory import InMemoryTraceStore
 from soev.adapters._openai import OpenAIChatModel
 from soev.adapters._scripted import (
     Hold,
@@ -20,9 +21,11 @@ from soev.adapters._scripted import (
     stream,
     think,
 )
+from soev.adapters._sqlite import SqliteTraceStore
 
 __all__ = [
     "Hold",
+    "InMemoryTraceStore",
     "ModelUnavailableError",
     "OffScriptError",
     "OpenAIChatModel",
@@ -30,6 +33,7 @@ __all__ = [
     "Script",
     "ScriptStep",
     "ScriptedChatModel",
+    "SqliteTraceStore",
     "UnusedStepsError",
     "call",
     "calls",

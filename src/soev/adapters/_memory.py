@@ -117,9 +117,7 @@ class InMemoryTraceStore:
 
     def _head(self, thread_id: str) -> Head:
         log, now = self._logs.get(thread_id), self._clock.now()
-        if log is not None:
-            log.row.settle(now)
-        return log.row.head(now) if log is not None else Head(now=now)
+        return log.row.seen(now) if log is not None else Head(now=now)
 
     async def wait(self, thread_id: str, *, after: Head, timeout: float) -> Head:
         """Wait until a thread's position passes a head's or its incarnation differs."""
@@ -158,10 +156,9 @@ class InMemoryTraceStore:
             nearest = rows.ends_around(source.entries, through)
             raise domain.PositionOutOfRangeError(thread_id, through, last, nearest)
         row = rows.ThreadRow(new_id, rows.new_incarnation(), source.row.agent, 0, rows.EPOCH)
-        log = _Log(row)
+        log = self._logs[new_id] = _Log(row)
         log.extend(source.entries[:through])
         log.seqs = {entry.event.stream: entry.event.seq or 0 for entry in log.entries}
-        self._logs[new_id] = log
         self._waiters.wake(new_id)
 
     def _known(self, thread_id: str) -> _Log:
@@ -179,9 +176,7 @@ class InMemoryTraceStore:
         return rows.performed("acquire", lambda: self._acquire(thread_id, owner, ttl, request))
 
     def _acquire(self, thread_id: str, owner: str, ttl: float, request: str) -> Lease:
-        row, now = self._known(thread_id).row, self._clock.now()
-        row.settle(now)
-        return row.acquire(owner, ttl, request, now)
+        return self._known(thread_id).row.acquire(owner, ttl, request, self._clock.now())
 
     async def renew(self, lease: Lease, ttl: float) -> tuple[Lease, Head]:
         """Extend a lease that nobody else took, and read the head."""
@@ -189,15 +184,14 @@ class InMemoryTraceStore:
 
     def _renew(self, lease: Lease, ttl: float) -> tuple[Lease, Head]:
         log, now = self._logs.get(lease.thread_id), self._clock.now()
-        if log is None:
-            raise domain.LeaseLostError(lease)
-        return log.row.renew(lease, ttl, now), log.row.head(now)
+        if log is not None:
+            return log.row.renew(lease, ttl, now), log.row.head(now)
+        raise domain.LeaseLostError(lease)
 
     async def release(self, lease: Lease) -> None:
         """Give a lease back. One that is no longer held is left as it is."""
         rows.performed("release", lambda: self._release(lease))
 
     def _release(self, lease: Lease) -> None:
-        log = self._logs.get(lease.thread_id)
-        if log is not None:
-            log.row.let_go(lease)
+        if lease.thread_id in self._logs:
+            self._logs[lease.thread_id].row.let_go(lease)

@@ -99,12 +99,12 @@ class Appending:
                     _size(event.type, text)
             size = _size(event.type, event.data)
             if size > limits.event:
-                raise UnencodableError(
-                    event.type, "$", f"{size} bytes pass the limit {limits.event}"
-                )
+                problem = f"{size} bytes pass the limit of {limits.event}"
+                raise UnencodableError(event.type, "$", problem)
             total += size
         if total > limits.batch:
-            raise UnencodableError("batch", "$", f"{total} bytes pass the limit {limits.batch}")
+            problem = f"{total} bytes pass the limit of {limits.batch} for one append"
+            raise UnencodableError("batch", "$", problem)
 
 
 def _size(holder: str, text: str) -> int:
@@ -171,12 +171,18 @@ class ThreadRow:
         before, self.lease = self.lease, self.lease.settled(now)
         return before is not self.lease
 
+    def seen(self, now: datetime) -> Head:
+        """Settle the lease and return the head."""
+        self.settle(now)
+        return self.head(now)
+
     def acquire(self, owner: str, ttl: float, request: str, now: datetime) -> Lease:
         """Take the lease.
 
         Raises:
-            LeaseHeldError: Another lease is valid.
+            LeaseHeldError: Another lease is valid. The row may have changed: see `settle`.
         """
+        self.settle(now)
         again = (self.lease.owner, self.lease.request) == (owner, request)
         held = None if again else self.lease_at(now)
         if held is not None:

@@ -167,7 +167,7 @@ class Worker:
             self._discard()
             if broken.sent or len(jobs) == 1:
                 return [Outcome(error=job.refusal(broken)) for job in jobs]
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- a fault in one call must not end the thread
             if len(jobs) == 1:
                 return [Outcome(error=error)]
         return [outcome for job in jobs for outcome in self._run([job])]
