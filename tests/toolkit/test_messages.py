@@ -16,6 +16,7 @@ from soev.domain import (
     Failure,
     ImagePart,
     Input,
+    JsonValue,
     ModelOutput,
     Request,
     TextPart,
@@ -135,7 +136,7 @@ def test_elements_are_shown_by_number() -> None:
 def test_an_element_inside_a_payload_is_shown_by_number() -> None:
     """A structured input is shown as JSON with a number in place of each element in it."""
     page = Page(id="p-1", title="Refunds")
-    payload = {"ask": "What?", "about": [page.model_dump(mode="json")]}
+    payload: JsonValue = {"ask": "What?", "about": [page.model_dump(mode="json")]}
     assert shown(Input(payload=payload, elements=(page,)))[1:] == [
         'u {"about":["[1]"],"ask":"What?"}\n[1] Refunds'
     ]
