@@ -1,0 +1,241 @@
+"""The pytest plugin: options, hooks and fixtures.
+
+It is loaded in every pytest run of every project that has soev installed, so it imports the
+standard library and pytest alone. What it needs of soev it imports when that is asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_soev._recorder import GoldenRecorder
+
+OUTSIDE = "code outside of any test"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options and ini keys of soev."""
+    _add_replay_options(parser)
+    _add_report_options(parser)
+    _add_ini(parser)
+
+
+def _update_mode(text: str) -> str:
+    if text not in ("all", "new"):
+        raise argparse.ArgumentTypeError(
+            f"takes `all` or `new`, not {text!r}. Write --soev-update=all when a path follows it."
+        )
+    return text
+
+
+def _add_replay_options(parser: pytest.Parser) -> None:
+    add = parser.getgroup("soev", "soev: golden traces of agents").addoption
+    add(
+        "--soev-replay",
+        action="store_true",
+        dest="soev_replay",
+        help="Replay golden traces (*.soev.jsonl) with today's code and compare what is sent.",
+    )
+    add(
+        "--soev-golden",
+        action="append",
+        default=[],
+        metavar="DIR",
+        dest="soev_golden",
+        help="Directory with golden traces, added to the collection. Can be repeated.",
+    )
+    add(
+        "--soev-catalog",
+        metavar="MODULE:ATTR",
+        dest="soev_catalog",
+        help="Where the project's agents come from, such as shop.agents:agents.",
+    )
+    add(
+        "--soev-update",
+        nargs="?",
+        const="all",
+        type=_update_mode,
+        metavar="all|new",
+        dest="soev_update",
+        help="Accept what is sent today: everything, or only what has no accepted file yet.",
+    )
+    add(
+        "--soev-allow-empty",
+        action="store_true",
+        dest="soev_allow_empty",
+        help="Let a run pass that was asked to replay and replayed nothing.",
+    )
+    add(
+        "--soev-live",
+        action="store_true",
+        dest="soev_live",
+        help="Let tests call real models.",
+    )
+
+
+def _add_report_options(parser: pytest.Parser) -> None:
+    add = parser.getgroup("soev").addoption
+    add(
+        "--soev-ci",
+        choices=("auto", "on", "off"),
+        default="auto",
+        dest="soev_ci",
+        help="Whether this is CI, which writes only by --soev-update on its command line. "
+        "auto: what the environment variable CI says.",
+    )
+    add(
+        "--soev-report",
+        metavar="DIR",
+        dest="soev_report",
+        help="Write report.md and report.json into this directory.",
+    )
+    add(
+        "--soev-annotations",
+        choices=("auto", "off"),
+        default="auto",
+        dest="soev_annotations",
+        help="Annotations and a step summary where GitHub Actions runs the tests.",
+    )
+    add(
+        "--soev-details",
+        action="store_true",
+        dest="soev_details",
+        help="List every call of every change.",
+    )
+
+
+def _add_ini(parser: pytest.Parser) -> None:
+    add = parser.addini
+    add("soev_replay", "Replay golden traces in every run.", type="bool", default=False)
+    add("soev_golden", "Directories with golden traces.", type="paths", default=[])
+    add("soev_catalog", "Where the agents come from: MODULE:ATTR.", type="string", default="")
+    add("soev_block_models", "Let no test call a real model.", type="bool", default=True)
+    add(
+        "soev_unreplayable",
+        "What a call that cannot be rebuilt does: fail or warn.",
+        type="string",
+        default="fail",
+    )
+    add(
+        "soev_obsolete",
+        "What a file that nothing needs any more does: fail or warn.",
+        type="string",
+        default="fail",
+    )
+    add(
+        "soev_max_growth",
+        "How much larger than accepted a request may be. Empty for any size.",
+        type="string",
+        default="10%",
+    )
+    add("soev_redact", "Patterns to scrub from recordings.", type="linelist", default=[])
+    add("soev_routes", "Replay routing decisions too.", type="bool", default=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers, the guard of real models, and the replay when it is asked for."""
+    line = config.addinivalue_line
+    line("markers", "soev_replay: a golden trace that is replayed with today's code.")
+    line("markers", "soev_live(reason): the test may call real models.")
+    line("markers", "soev_golden(name): the golden trace that the test records.")
+    config.stash[_GUARD] = _Guard(config)
+    if config.getoption("soev_update") is not None:
+        from pytest_soev._settings import refuse_implicit_update
+
+        refuse_implicit_update(config)
+    if _replays(config):
+        from pytest_soev._replay import Replay
+
+        config.pluginmanager.register(Replay(config), "soev-replay")
+
+
+def _replays(config: pytest.Config) -> bool:
+    return bool(config.getoption("soev_replay") or config.getini("soev_replay"))
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say in a verbose run that golden traces are left alone."""
+    if config.get_verbosity() < 1 or _replays(config):
+        return None
+    return "soev: golden traces are replayed by --soev-replay"
+
+
+class _Guard:
+    """Keeps real models from being called, once a project has imported soev."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._off = bool(config.getoption("soev_live") or not config.getini("soev_block_models"))
+        self._caller: str | None = OUTSIDE
+
+    def stand(self) -> None:
+        """Block real models, if soev is imported and they are not blocked yet."""
+        if self._off or "soev.domain" not in sys.modules:
+            return
+        from soev.domain import block_real_models
+
+        self._off = True
+        self._config.add_cleanup(block_real_models(lambda: self._caller))
+
+    def enter(self, item: pytest.Item) -> None:
+        """Take note of the test that begins; one that is marked live may call models."""
+        live = item.get_closest_marker("soev_live")
+        self._caller = item.name if live is None else None
+        self.stand()
+
+    def leave(self) -> None:
+        """Take note that no test runs."""
+        self._caller = OUTSIDE
+
+
+_GUARD = pytest.StashKey[_Guard]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let only tests that are marked `soev_live` call real models."""
+    guard = item.config.stash[_GUARD]
+    guard.enter(item)
+    try:
+        return (yield)
+    finally:
+        guard.leave()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Look once more, since a fixture of the test may be what imports soev."""
+    item.config.stash[_GUARD].stand()
+
+
+def pytest_assertrepr_compare(
+    config: pytest.Config, op: str, left: object, right: object
+) -> list[str] | None:
+    """Explain how two traces, or two requests, differ."""
+    if op != "==" or "soev.domain" not in sys.modules:
+        return None
+    from pytest_soev._explain import explained
+
+    return explained(left, right)
+
+
+@pytest.fixture(scope="session")
+def soev_agents(pytestconfig: pytest.Config) -> Callable[..., Any]:
+    """Return a function from a model, or None, to the agents by name. Override it as you like."""
+    from pytest_soev._agents import ConfiguredAgents
+
+    return ConfiguredAgents(pytestconfig)
+
+
+@pytest.fixture
+def soev_golden(request: pytest.FixtureRequest, soev_agents: object) -> GoldenRecorder:
+    """Return a function that records a thread under --soev-update, and else compares it."""
+    from pytest_soev._recorder import GoldenRecorder
+
+    return GoldenRecorder(request, soev_agents)
