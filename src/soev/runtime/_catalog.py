@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
 from soev.domain import (
@@ -77,6 +77,11 @@ class AgentCatalog:
         self._runs = runs or Runs(clock=clock, ids=ids)
         self._made_runs = runs is None
         self._types = {name: event_types_of([agent]) for name, agent in self._agents.items()}
+
+    @property
+    def agents(self) -> Mapping[str, Agent[Any, Any]]:
+        """The agents by name, for reading."""
+        return MappingProxyType(self._agents)
 
     async def __aenter__(self) -> Self:
         return self
