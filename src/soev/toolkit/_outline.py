@@ -140,7 +140,8 @@ class OutlineFold(Generic[W]):
         if isinstance(event, ToolOutputBase) and event.call_id is not None:
             state.log.places[0][id(event)] = state.results + 1
             strays = state.strays + _strays(state, event)
-            return replace(state, results=state.results + 1, strays=strays)
+            seen = state.results + 1
+            return Outline(state.log, state.count, state.open, strays, seen, state.asked)
         return state
 
     def _heard(self, state: Outline[W], event: Input, seq: int) -> Outline[W]:
@@ -155,7 +156,8 @@ class OutlineFold(Generic[W]):
 
 def _added(state: Outline[W], event: Input | ModelOutput, seq: int, *, opens: int) -> Outline[W]:
     state.log.items.append(Item(event, seq))
-    return replace(state, count=state.count + 1, open=opens)
+    count = state.count + 1
+    return Outline(state.log, count, opens, state.strays, state.results, state.asked)
 
 
 def _strays(state: Outline[W], event: ToolOutputBase) -> bool:
