@@ -117,9 +117,13 @@ class Trace(Sequence[Event]):
         places = self._line.places(type, self._start, self._stop)
         return tuple(self._line.at(place) for place in places)  # type: ignore[misc]  # by class
 
-    def elements(self, type: type[El] = Element) -> tuple[El, ...]:  # type: ignore[assignment]  # default of a TypeVar
+    @overload
+    def elements(self) -> tuple[Element, ...]: ...
+    @overload
+    def elements(self, type: type[El]) -> tuple[El, ...]: ...
+    def elements(self, type: type[Element] = Element) -> tuple[Element, ...]:
         """Return the distinct elements of a class that the trace shows, first appearance first."""
-        found: dict[str, El] = {}
+        found: dict[str, Element] = {}
         for element in self.fold(_SHOWN):
             if isinstance(element, type):
                 found.setdefault(element.id, element)

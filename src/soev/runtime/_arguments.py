@@ -45,13 +45,17 @@ class Reading:
         return self.cls.model_validate_json(json.dumps(data), context=filling)
 
 
-@lru_cache(maxsize=512)
 def reading_of(arguments: type[BaseModel]) -> Reading:
     """Return how calls with these arguments are read.
 
     Raises:
         ValueError: A mark stands where no call could be translated.
     """
+    return _reading(arguments)
+
+
+@lru_cache(maxsize=512)
+def _reading(arguments: type[BaseModel]) -> Reading:
     return Reading(arguments, tuple(recorded_fields(arguments).items()), marks_of(arguments))
 
 

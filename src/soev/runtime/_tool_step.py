@@ -162,10 +162,9 @@ def _offer(tool: Tool[Any], *, repeats: bool) -> _Offer:
         raise ToolDefinitionError(
             tool.name, None, f"`run` takes {takes}. Let it take the call's arguments alone."
         )
-    arguments: type[BaseModel] = tool.arguments
     own = getattr(tool, "repeats", None)
     limit = getattr(tool, "turn_limit", None)
-    return _Offer(tool, reading_of(arguments), limit, repeats if own is None else own)
+    return _Offer(tool, reading_of(tool.arguments), limit, repeats if own is None else own)
 
 
 async def _results(work: Sequence[_Due | ToolOutput], trace: Trace) -> list[ToolOutputBase]:

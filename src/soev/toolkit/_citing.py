@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from soev.runtime._context import CitationStrategy
+from soev.runtime import CitationStrategy
 
 _NUMBERS = r"[0-9]+(?: ?, ?[0-9]+)*"
 
