@@ -63,7 +63,12 @@ agent assistant, 2 turns, 2 calls
 SEARCH = ToolDef(
     "search",
     "Search the documents. Use short keyword queries.",
-    {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+    {
+        "additionalProperties": False,
+        "type": "object",
+        "properties": {"query": {"type": "string"}},
+        "required": ["query"],
+    },
 )
 FIRST: tuple[Message, ...] = (
     SystemMessage("You are a support assistant.\nAnswer briefly."),
@@ -178,8 +183,10 @@ def tools() -> Iterable[ToolDef]:
         yield ToolDef("t", "".join(text), {"type": "object", "properties": {"a": schema}})
         yield ToolDef("t", "x", {"properties": {"a": {**schema, "description": "".join(text)}}})
     yield ToolDef("t", "", {})
-    yield ToolDef("t", "", {"type": "object"})
-    yield ToolDef("t", "", {"type": "object", "properties": {}})
+    rests: list[dict[str, Any]] = [{}, {"properties": {}}]
+    for rest, closed in product(rests, (None, False, 0)):
+        more = {} if closed is None else {"additionalProperties": closed}
+        yield ToolDef("t", "", {"type": "object", **rest, **more})
 
 
 MADE: dict[str, Callable[[], Iterable[ChatRequest]]] = {

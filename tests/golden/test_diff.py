@@ -44,7 +44,7 @@ BASE: tuple[Message, ...] = (SYSTEM, ASKED, CALLED, FOUND)
 def tool(name: str = "search", description: str = "Search.", **properties: Any) -> ToolDef:
     """Make a tool with these properties."""
     more = {"properties": properties} if properties else {}
-    return ToolDef(name, description, {"type": "object", **more})
+    return ToolDef(name, description, {"additionalProperties": False, "type": "object", **more})
 
 
 def diff(

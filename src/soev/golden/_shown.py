@@ -31,8 +31,15 @@ _PART = re.compile(r"text:\Z|image: |no parts\Z")
 _SPOKEN = re.compile(rf"text:\Z|image: |no parts\Z|reasoning: |call {NAME}\(")
 ARGUMENT = re.compile(
     rf"(?:{NAME}: (?:(?:list of )?{_SHAPE}(?: or null)?(?:, default .*)?(?:, required)?\Z|\{{)"
-    r"|\(schema\): |\(no arguments\)\Z)"
+    r"|\(schema\): |\((?:no|any|more) arguments\)\Z)"
 )
+# What a schema is beside its properties, in words; the usual form needs none.
+_FRAMES = {
+    '{"additionalProperties":false,"type":"object"}': "",
+    '{"additionalProperties":false,"properties":{},"type":"object"}': "(no arguments)",
+    '{"type":"object"}': "(more arguments)",
+    '{"properties":{},"type":"object"}': "(any arguments)",
+}
 
 
 class Shower:
@@ -157,10 +164,11 @@ def _arguments(parameters: Mapping[str, JsonValue]) -> Iterator[str]:
     required = _required(rest, properties)
     for name in sorted(properties):
         yield from _argument(name, properties[name], required=name in required)
-    if rest == {"type": "object", "properties": {}}:
-        yield "(no arguments)"
-    elif rest != {"type": "object"}:
-        yield f"(schema): {json_text(rest)}"
+    # By text, since in Python 0 equals False.
+    text = json_text(rest)
+    line = _FRAMES.get(text, f"(schema): {text}")
+    if line:
+        yield line
 
 
 def _properties(rest: dict[str, JsonValue]) -> dict[str, dict[str, JsonValue]]:
