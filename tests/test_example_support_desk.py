@@ -136,7 +136,7 @@ def test_the_tour_reads_like_a_conversation(capsys: pytest.CaptureFixture[str]) 
     asyncio.run(play(TOUR))
     printed = capsys.readouterr().out
     assert "source: Returns and refunds, How long you can return something" in printed
-    assert "Approval  Credit 75.60 EUR on order HO-10418?" in printed
+    assert "Approval  Credit 75.60 EUR on order HO-10418 of 189.00 EUR?" in printed
     assert "  Person  yes\n   result 75.60 EUR are credited" in printed
 
 

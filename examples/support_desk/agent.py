@@ -13,7 +13,7 @@ from examples.support_desk.knowledge import Article, Knowledge, Passage
 from examples.support_desk.orders import Ledger, Order, OrderBook, euros
 from soev.adapters import OpenAIChatModel
 from soev.domain import ChatModel, ToolOutput
-from soev.runtime import Agent, Budget, ElementId, Recorded, Tool, at_most, tool
+from soev.runtime import Agent, Budget, ElementId, Tool, at_most, tool
 from soev.toolkit import BRACKETS, ReActAgent, ReActConfig
 
 NAME = "support_desk"
@@ -82,24 +82,26 @@ async def find_order(number: str, *, orders: OrderBook) -> ToolOutput:
     ),
 )
 async def give_credit(
-    order: Annotated[str, ElementId(Order)],
+    order: Annotated[Order, ElementId()],
     cents: Annotated[int, Field(gt=0)],
     reason: str,
     *,
-    recorded: Recorded[Order],
     ledger: Ledger,
 ) -> ToolOutput:
     """Give a credit on an order that was looked up before."""
-    found = next(each for each in recorded if each.id == order)
-    await asyncio.to_thread(ledger.credit, found, cents, reason)
-    return ToolOutput(text=f"{euros(cents)} are credited on order {found.number}.")
+    await asyncio.to_thread(ledger.credit, order, cents, reason)
+    return ToolOutput(text=f"{euros(cents)} are credited on order {order.number}.")
 
 
 def approve_credit(arguments: Any) -> str | None:
     """Ask a person about a credit above the amount that the desk may give by itself."""
     if arguments.cents <= APPROVE_ABOVE_CENTS:
         return None
-    return f"Credit {euros(arguments.cents)} on order {arguments.order}? Reason: {arguments.reason}"
+    order: Order = arguments.order
+    return (
+        f"Credit {euros(arguments.cents)} on order {order.number} of {euros(order.total_cents)}? "
+        f"Reason: {arguments.reason}"
+    )
 
 
 def tools(desk: Desk, turn: BaseModel) -> Sequence[Tool[Any]]:

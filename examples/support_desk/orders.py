@@ -46,7 +46,7 @@ class OrderBook:
 
     def __init__(self, path: Path = ORDERS) -> None:
         rows = json.loads(path.read_text("utf-8"))
-        made = [Order(id=row["number"], **{**row, "items": tuple(row["items"])}) for row in rows]
+        made = [Order(id=f"order:{row['number']}", **row) for row in rows]
         self._orders = {order.number: order for order in made}
 
     def find(self, number: str) -> Order:

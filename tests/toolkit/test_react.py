@@ -179,16 +179,17 @@ async def test_equal_calls_are_asked_one_by_one() -> None:
     assert [result.partition(" ")[0] for result in results(trace)[2:]] == ["error:", "burned"]
 
 
-async def test_an_answer_counts_only_for_what_was_asked() -> None:
-    """When the code asks otherwise since, the person is asked again; nothing runs meanwhile."""
-    table = Table(DEALT, call("burn", card="1", hot=2), say("Done."), approvals={"burn": ask_burn})
+@pytest.mark.parametrize("approved", [True, False])
+async def test_an_answer_counts_for_the_call_that_was_asked_about(approved: bool) -> None:
+    """The code may ask otherwise since, or about more calls: the answer keeps its call."""
+    twice = calls(call("burn", card="1"), call("burn", card="2", hot=2))
+    table = Table(DEALT, twice, say("Done."), approvals={"burn": ask_burn})
     await table.say("Go")
-    changed = {**table.config, "approvals": {"burn": lambda _: "Really burn it?"}}
+    changed = {**table.config, "approvals": {"burn": lambda each: f"Really burn {each.card}?"}}
     table.agents["player"] = ReActAgent(ReActConfig(model=table.model, prompt="Play.", **changed))
-    trace = await table.answer(approved=True)
-    assert prompts(trace) == ["Burn ace?", "Really burn it?"]
-    assert len(results(trace)) == 2
-    assert results(await table.answer(approved=True))[2:] == ["burned ace of 2"]
+    assert prompts(await table.answer(approved=approved)) == ["Burn king?", "Really burn ace?"]
+    told = [each.partition(" ")[0] for each in results(await table.answer(approved=True))[2:]]
+    assert sorted(told) == (["burned", "burned"] if approved else ["burned", "error:"])
 
 
 @pytest.mark.parametrize(

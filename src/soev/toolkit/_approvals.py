@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ from soev.domain import (
     Event,
     Input,
     JsonSchema,
+    JsonValue,
     ModelOutput,
     NodeName,
     Request,
@@ -27,14 +28,16 @@ ANSWER: Final[JsonSchema] = {
     "required": ["approved"],
     "additionalProperties": False,
 }
+# The note in a request's schema that says which call of the output it is about.
+NOTE: Final = "$comment"
 
 
 @dataclass(frozen=True)
 class ApprovalStep:
     """A step that asks for the next approval that is due, and records what was denied.
 
-    A request belongs to the first call that needs the very prompt that it asked. So a call that
-    today's code words otherwise is asked about again, and no answer counts for another call.
+    Each request notes the place of its call in the output. So an answer counts for that call
+    alone, also when today's code would ask otherwise, or about other calls.
 
     Args:
         node: The name of its node. Only requests of this node are its own.
@@ -63,41 +66,43 @@ class ApprovalStep:
         output, asked = _asked(view, self.node)
         results = view.results()
         events: list[Event] = []
-        for call, prompt in self._prompts(output, view):
-            request = next((each for each in asked if each.prompt == prompt), None)
+        for place, call in enumerate(output.calls if output is not None else (), 1):
+            note = f"call {place}"
+            request = asked.get(note)
             if request is None:
-                return [
-                    *events,
-                    Request(kind="approval", actor="person", expects=ANSWER, prompt=prompt),
-                ]
-            asked.remove(request)
+                prompt = self._prompt(call, view)
+                if prompt is not None:
+                    return [*events, _request(prompt, note)]
+                continue
             answer = view.response_to(request)
             if answer is not None and not _approved(answer) and call not in results:
                 events.append(ToolOutput(call_id=call.id, error=_denial(answer)))
         return events
 
-    def _prompts(self, output: ModelOutput | None, view: Trace) -> Iterator[tuple[ToolCall, str]]:
-        """Yield each call that needs approval, with what a person is asked."""
-        for call in output.calls if output is not None else ():
-            ask, tool = self.asks.get(call.name), self.tools.get(call.name)
-            if ask is None or tool is None:
-                continue
-            arguments = call_arguments(tool, call, view)
-            # A call that does not parse never runs: its result will be an error.
-            prompt = None if arguments is None else ask(arguments)
-            if prompt is not None:
-                yield call, prompt
+    def _prompt(self, call: ToolCall, view: Trace) -> str | None:
+        """Return what a person is asked about a call, None when it needs no approval."""
+        ask, tool = self.asks.get(call.name), self.tools.get(call.name)
+        if ask is None or tool is None:
+            return None
+        arguments = call_arguments(tool, call, view)
+        # A call that does not parse never runs: its result will be an error.
+        return None if arguments is None else ask(arguments)
 
 
-def _asked(view: Trace, node: NodeName) -> tuple[ModelOutput | None, list[Request]]:
-    """Return the newest output, and the requests of a node since then, in order."""
-    asked: list[Request] = []
+def _request(prompt: str, note: str) -> Request:
+    expects: JsonSchema = {**ANSWER, NOTE: note}
+    return Request(kind="approval", actor="person", expects=expects, prompt=prompt)
+
+
+def _asked(view: Trace, node: NodeName) -> tuple[ModelOutput | None, dict[JsonValue, Request]]:
+    """Return the newest output, and the requests of a node since then, by their notes."""
+    asked: dict[JsonValue, Request] = {}
     for event in reversed(view):
         if isinstance(event, ModelOutput):
-            return event, asked[::-1]
+            return event, asked
         if isinstance(event, Request) and event.origin == node and event.stream == view.stream:
-            asked.append(event)
-    return None, []
+            asked[(event.expects or {}).get(NOTE)] = event
+    return None, {}
 
 
 def _approved(answer: Input) -> bool:
