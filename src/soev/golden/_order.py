@@ -68,6 +68,9 @@ def _turns(log: list[StoredEvent]) -> Iterator[list[int]]:
 
 def _arranged(log: list[StoredEvent], turn: list[int]) -> Iterator[int]:
     streams: dict[str, list[int]] = defaultdict(list)
+    if turn and log[turn[0]].type == "cancelled":
+        yield turn[0]
+        turn = turn[1:]
     for place in turn:
         streams[log[place].stream].append(place)
     hanging: dict[str, list[str]] = defaultdict(list)
