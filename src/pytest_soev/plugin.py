@@ -15,6 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_soev._recorder import GoldenRecorder
+    from soev.domain import StoredEvent
 
 OUTSIDE = "code outside of any test"
 
@@ -135,7 +136,30 @@ def _add_ini(parser: pytest.Parser) -> None:
         default="10%",
     )
     add("soev_redact", "Patterns to scrub from recordings.", type="linelist", default=[])
+    add(
+        "soev_not_secret",
+        "Values that look like secrets and may be recorded.",
+        type="linelist",
+        default=[],
+    )
     add("soev_routes", "Replay routing decisions too.", type="bool", default=False)
+
+
+class _Hooks:
+    """The hooks that a project may implement in its conftest.py."""
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_soev_redact(self, event: StoredEvent) -> StoredEvent | None:
+        """Return the event to write into a golden trace in place of this one, or None to keep it.
+
+        Args:
+            event: A stored event of the thread that is recorded, with its ids and times scrubbed.
+        """
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare the hooks of soev."""
+    pluginmanager.add_hookspecs(_Hooks)
 
 
 def pytest_configure(config: pytest.Config) -> None:
