@@ -29,11 +29,28 @@ def types_of(trace: GoldenTrace) -> list[str]:
     return [event.type for event in trace.events]
 
 
-@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name.removesuffix(TRACE_SUFFIX))
-async def test_each_trace_holds(path: Path) -> None:
+@pytest.fixture(params=TRACES, ids=lambda path: path.name.removesuffix(TRACE_SUFFIX))
+def path(request: pytest.FixtureRequest) -> Path:
+    """Yield each trace."""
+    found: Path = request.param
+    return found
+
+
+@pytest.fixture
+def golden(path: Path) -> GoldenTrace:
+    """Read the trace, outside of the event loop."""
+    return read_golden(path)
+
+
+@pytest.fixture
+def accepted(path: Path) -> str:
+    """Read what was accepted for it."""
+    return calls_path(path).read_text("utf-8")
+
+
+async def test_each_trace_holds(golden: GoldenTrace, accepted: str) -> None:
     """Today's code sends what was accepted, and takes the routes that were taken."""
-    accepted = calls_path(path).read_text("utf-8")
-    report = await check(read_golden(path), accepted, agents(), CheckOptions(routes=True))
+    report = await check(golden, accepted, agents(), CheckOptions(routes=True))
     assert [problem.text for problem in report.problems] == []
     assert report.passed
 
