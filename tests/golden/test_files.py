@@ -160,9 +160,9 @@ def test_a_file_that_is_no_utf8_is_named_with_its_line(tmp_path: Path) -> None:
         read_golden(path)
 
 
-def branch(node: str, number: int, *events: Event) -> list[Event]:
-    """Put events into the branch of this number that hangs on the second event of the root."""
-    stream = f"main/{node}#2.{number}"
+def branch(node: str, number: int, *events: Event, after: int = 2) -> list[Event]:
+    """Put events into the branch of this number that hangs on an event of the root."""
+    stream = f"main/{node}#{after}.{number}"
     return [event.model_copy(update={"stream": stream, "origin": node}) for event in events]
 
 
@@ -200,11 +200,11 @@ def test_streams_stand_whole_after_the_event_that_they_hang_on() -> None:
 def test_cancelled_and_what_follows_it_come_last_and_its_input_is_counted_anew() -> None:
     """`Cancelled` points at the input where that stands in the file."""
     first = turn()
-    late = branch("b", 2, EffectResult(intent="i"))
+    late = branch("b", 2, EffectResult(intent="i"), after=7)
     steps: list[list[Event]] = [
         *first,
         [Input(payload="Again")],
-        branch("b", 2, EffectIntent(kind="pay", id="i")),
+        branch("b", 2, EffectIntent(kind="pay", id="i"), after=7),
         [Cancelled(input=7)],
         late,
     ]
