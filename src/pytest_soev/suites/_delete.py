@@ -93,6 +93,7 @@ class DeleteClauses(StoreClauses):
         """D7: A deletion holds for other processes, and refuses their appends."""
         head = await begin(store)
         async with self.reopen(store) as other:
+            assert (await other.head("t")).incarnation == head.incarnation
             await store.delete("t")
             assert (await other.head("t")).incarnation is None
             with pytest.raises(UnknownThreadError):

@@ -118,7 +118,7 @@ class Worker:
         if not self._closed and self._thread is not None:
             self._closed = True
             self._queue.put(None)
-            if not _in_event_loop():
+            if _at_rest():
                 self._thread.join(self._file.patience)
 
     def pause(self) -> None:
@@ -216,12 +216,13 @@ class Worker:
                 database.connection.close()
 
 
-def _in_event_loop() -> bool:
+def _at_rest() -> bool:
+    """Tell whether this thread may wait: not a worker's own, and not one that runs a loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
+        return threading.current_thread() is threading.main_thread()
+    return False
 
 
 def _attempt(job: Job[Any], database: Database) -> Outcome:
