@@ -385,6 +385,73 @@ async def test_types_make_a_difference() -> None:
     assert result.text == "[True]"
 
 
+class Inner(BaseModel):
+    """A model in arguments."""
+
+    n: int = 0
+
+
+class Anything(BaseModel):
+    """Arguments of every shape."""
+
+    inner: Inner = Inner()
+    by_name: dict[str, JsonValue] = {}
+    distinct: set[int] = set()
+
+
+@dataclass(frozen=True)
+class Take:
+    """A tool by hand that takes arguments of every shape."""
+
+    name: str = "take"
+    description: str = "Take."
+    arguments: type[Anything] = Anything
+
+    async def run(self, arguments: Anything) -> ToolOutput:
+        """Take them."""
+        return ToolOutput(text="ran")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ({"inner": {"n": 1}}, {"inner": {"n": "1"}}, True),
+        ({"inner": {"n": 1}}, {"inner": {"n": 2}}, False),
+        ({"by_name": {"a": [1], "b": {}}}, {"by_name": {"b": {}, "a": [1]}}, True),
+        ({"by_name": {"a": [1]}}, {"by_name": {"a": [1.0]}}, False),
+        ({"by_name": {"a": None}}, {"by_name": {}}, False),
+        ({"distinct": [1, 2, 2]}, {"distinct": [2, 1]}, True),
+        ({"distinct": [1]}, {"distinct": [2]}, False),
+    ],
+    ids=str,
+)
+async def test_identity_is_of_parsed_values(
+    *, first: dict[str, JsonValue], second: dict[str, JsonValue], same: bool
+) -> None:
+    """Order of keys and of sets makes no difference; values and their types do."""
+    before = [ModelOutput(calls=(call("a", "take", **first),)), ToolOutput(call_id="a")]
+    trace = asked(call("b", "take", **second), before=before)
+    (result,) = await answers(step(Log(), Take()), trace)
+    assert (result.error is not None) == same
+
+
+async def test_a_branch_knows_its_parents_calls() -> None:
+    """A call in a branch that repeats one of the parent's is refused; a sibling's does not count."""
+    log = Log()
+    one = call("a", "note", text="x")
+    parent = [Input(payload="go"), ModelOutput(calls=(one,)), ToolOutput(call_id="a")]
+    branch = "main/ask#3.1"
+    sibling: list[Event] = [
+        ModelOutput(calls=(call("s", "note", text="y"),), stream="main/ask#3.2"),
+        ToolOutput(call_id="s", stream="main/ask#3.2"),
+    ]
+    own = ModelOutput(calls=(call("b", "note", text="x"), call("c", "note", text="y")))
+    trace = Trace([*parent, *sibling, own.model_copy(update={"stream": branch})]).view(branch)
+    first, second = await answers(step(log), trace)
+    assert "whose result is r1" in (first.error or "")
+    assert (second.error, log.lines) == (None, ["y"])
+
+
 @pytest.mark.parametrize(
     ("of_step", "of_tool", "runs"),
     [(False, None, 1), (True, None, 2), (False, True, 2), (True, False, 1)],

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 
 from soev.domain import Element, Event, Trace, elements_in
-from soev.runtime._calls import CallsOfTurn, name_of, opens_turn
+from soev.runtime._calls import DoneOfTurn, opens_turn
 from soev.runtime._growing import Growing
 
 Limit = Callable[[Trace], str | None]
@@ -34,7 +33,7 @@ class _ElementsOfTurn:
         return Growing(state)
 
 
-_BY_NAME = CallsOfTurn(name_of)
+_DONE = DoneOfTurn()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +73,7 @@ class AtMost:
         if self.elements is not None:
             count = len(view.fold(_ElementsOfTurn(self.elements)))
         else:
-            results = view.results()
-            done = (
-                call
-                for call in view.fold(_BY_NAME).of(self.calls)
-                if (result := results.get(call)) is not None and result.error is None
-            )
-            count = sum(1 for _ in islice(done, self.n))
+            count = view.fold(_DONE).counts.get(self.calls or "", 0)
         return self.error if count >= self.n else None
 
 

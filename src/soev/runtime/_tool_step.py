@@ -131,7 +131,7 @@ class ToolStep:
     def _repeated(self, call: ToolCall, output: ModelOutput, trace: Trace) -> str | None:
         """Say which earlier call this one repeats, or return None."""
         results = trace.results()
-        for earlier in trace.fold(self._identity).of(self._identity.key(call)):
+        for earlier in trace.fold(self._identity).like(call):
             if earlier is call:
                 break
             if any(earlier is each for each in output.calls):
