@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from soev.domain import ROOT_STREAM, Input, Request, stamped
 from soev.runtime._agent import payload_text
-from soev.runtime._errors import InputDeniedError, ThreadActiveError
+from soev.runtime._errors import InputDeniedError, NothingToCancelError, ThreadActiveError
 from soev.runtime._outside import TurnSnapshot
 from soev.runtime._schemas import mismatch
 
@@ -112,3 +112,27 @@ def response_input(input: Input, request: Request, turn: TurnSnapshot) -> Input:
             path,
         )
     return stamped(input, stream=found.stream, answers=found.seq)
+
+
+def cancellable(thread_id: str, turn: TurnSnapshot, meant: int | None) -> int:
+    """Return the position of the input that opened a turn which can be cancelled.
+
+    Args:
+        thread_id: The thread.
+        turn: The current turn.
+        meant: The position that the caller meant, None for the current turn.
+
+    Raises:
+        NothingToCancelError: The turn is over, or another one.
+    """
+    opened = turn.opened_at
+    if opened is None:
+        raise NothingToCancelError(thread_id, "it has no turn")
+    if meant is not None and meant != opened:
+        raise NothingToCancelError(
+            thread_id, f"the current turn was opened at position {opened}, not at {meant}"
+        )
+    state = turn.status().state
+    if state in {"cancelled", "finished", "failed"}:
+        raise NothingToCancelError(thread_id, f"its turn is {state}")
+    return opened

@@ -18,9 +18,12 @@ from soev.domain import (
     Request,
     ThreadExistsError,
     TraceStore,
+    UnencodableError,
     UnknownThreadError,
+    stamped,
 )
 from soev.runtime._codec import EventTypes, entry_of
+from soev.runtime._errors import InputDeniedError
 from soev.runtime._holding import pause
 from soev.runtime._turn import ThreadState, TurnReading, opens_turn, read_turn
 
@@ -127,6 +130,57 @@ async def persist(clock: Clock, write: Callable[[], Awaitable[R]]) -> R:
                 raise
         await pause(attempt)
         attempt += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Appends what comes from outside to one thread, without a lease.
+
+    Args:
+        thread_id: The thread.
+        store: The store.
+        types: The classes that the thread may record.
+        version: The version of the code.
+        ids: Makes the ids of appends.
+        clock: Measures how long an unknown outcome is repeated.
+    """
+
+    thread_id: str
+    store: TraceStore
+    types: EventTypes
+    version: str | None
+    ids: Ids
+    clock: Clock
+
+    async def append(self, *events: Event, after: Head) -> list[LogEntry[Event]]:
+        """Append events in one append.
+
+        Args:
+            events: The events. Their stream is kept.
+            after: The head that the caller has read.
+
+        Raises:
+            PositionConflictError: Another append came first.
+            UnknownThreadError: The thread is gone.
+            OutcomeUnknownError: No answer came in 30 seconds.
+            InputDeniedError: An event is too large for the store.
+            UnreadableEventError: An event holds a class that is not listed.
+        """
+        envelope = {"origin": None, "version": self.version, "seq": None, "ts": None, "left": None}
+        stored = [self.types.encode_readable(stamped(event, **envelope)) for event in events]
+        batch = self.ids.new()
+        try:
+            entries = await persist(
+                self.clock,
+                lambda: self.store.append(self.thread_id, stored, after=after, batch=batch),
+            )
+        except UnencodableError as error:
+            raise InputDeniedError(
+                error.problem,
+                "Send less, and keep large things in a store of your own.",
+                error.path,
+            ) from error
+        return [entry_of(self.types, self.thread_id, entry) for entry in entries]
 
 
 async def copied(store: TraceStore, thread_id: str, at: int, *, clock: Clock, ids: Ids) -> str:

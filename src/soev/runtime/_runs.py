@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from soev.domain import Clock, Ids
+from soev.domain import Clock, Ids, without_secrets
 from soev.runtime._system import SYSTEM_CLOCK, SYSTEM_IDS, SystemClock
 
 MIN_TTL = 1.0
@@ -137,5 +137,7 @@ class Runs:
         running = self._running.get(thread_id)
         if running is not None and running.task is task:
             del self._running[thread_id]
-        if not task.cancelled() and task.exception() is not None:
-            _log.warning("The run of thread %r ended: %r", thread_id, task.exception())
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            text = without_secrets(f"{type(error).__name__}: {error}")
+            _log.warning("The run of thread %r ended: %s", thread_id, text)

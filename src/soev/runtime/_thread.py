@@ -20,17 +20,27 @@ from soev.domain import (
     Trace,
     TraceBuilder,
     TraceStore,
-    UnencodableError,
     UnknownThreadError,
-    stamped,
 )
-from soev.runtime._codec import CORE_EVENT_TYPES, EventTypes, entry_of
+from soev.runtime._codec import CORE_EVENT_TYPES, EventTypes
 from soev.runtime._engine import refuse_unsupported
-from soev.runtime._errors import InputDeniedError, NothingToCancelError
 from soev.runtime._graph import Graph
-from soev.runtime._inputs import Accept, fresh_input, refuse_active, response_input
+from soev.runtime._inputs import (
+    Accept,
+    cancellable,
+    fresh_input,
+    refuse_active,
+    response_input,
+)
 from soev.runtime._journal import Work
-from soev.runtime._outside import Status, TurnSnapshot, copied, persist, turn_snapshot
+from soev.runtime._outside import (
+    Status,
+    TurnSnapshot,
+    Writer,
+    copied,
+    persist,
+    turn_snapshot,
+)
 from soev.runtime._reading import Reader, watch, while_held, while_running
 from soev.runtime._resuming import run_turn
 from soev.runtime._runs import Runs
@@ -88,6 +98,7 @@ class Thread:
         self._graph, self._store, self._runs = graph, store, runs
         self._agent, self._accept, self._types = agent, accept, event_types
         self._version, self._ids, self._turn = version, ids or runs.ids, turn
+        self._writer = Writer(thread_id, store, event_types, version, self._ids, runs.clock)
 
     # --- taking inputs ---
 
@@ -105,7 +116,7 @@ class Thread:
         """
         opening = fresh_input(input, self._accept)
         try:
-            entries = await self._append(Opened(agent=agent), opening, after=Head())
+            entries = await self._writer.append(Opened(agent=agent), opening, after=Head())
         except PositionConflictError:
             raise ThreadExistsError(self.id) from None
         self._opened(entries[-1].position)
@@ -136,7 +147,7 @@ class Thread:
             else:
                 recorded = response_input(input, answering, turn)
             try:
-                (entry,) = await self._append(recorded, after=turn.head)
+                (entry,) = await self._writer.append(recorded, after=turn.head)
             except PositionConflictError:
                 life = turn.head.incarnation
                 continue
@@ -153,28 +164,6 @@ class Thread:
     def _opened(self, position: int) -> None:
         if self._turn != EVERY_TURN:
             self._turn = position
-
-    async def _append(self, *events: Event, after: Head) -> list[LogEntry[Event]]:
-        """Append what comes from outside. The store may refuse it for its size."""
-        stored = [
-            self._types.encode_readable(
-                stamped(event, origin=None, version=self._version, seq=None, ts=None, left=None)
-            )
-            for event in events
-        ]
-        batch = self._ids.new()
-        try:
-            entries = await persist(
-                self._runs.clock,
-                lambda: self._store.append(self.id, stored, after=after, batch=batch),
-            )
-        except UnencodableError as error:
-            raise InputDeniedError(
-                error.problem,
-                "Send less, and keep large things in a store of your own.",
-                error.path,
-            ) from error
-        return [entry_of(self._types, self.id, entry) for entry in entries]
 
     async def _turn_now(self) -> TurnSnapshot:
         return await turn_snapshot(self._store, self.id, self._types)
@@ -315,9 +304,9 @@ class Thread:
         meant = input
         while True:
             turn = await self._turn_now()
-            opened = self._cancellable(turn, meant)
+            opened = cancellable(self.id, turn, meant)
             try:
-                entries = await self._append(Cancelled(input=opened), after=turn.head)
+                entries = await self._writer.append(Cancelled(input=opened), after=turn.head)
             except PositionConflictError:
                 meant = opened
                 continue
@@ -325,20 +314,6 @@ class Thread:
                 await self._runs.stop(self.id, wait=False)
             head = Head(entries[0].position, turn.head.incarnation)
             return TurnSnapshot(head, (*turn.entries, *entries)).status()
-
-    def _cancellable(self, turn: TurnSnapshot, meant: int | None) -> int:
-        """Return the position of the opening input of a turn that can be cancelled."""
-        opened = turn.opened_at
-        if opened is None:
-            raise NothingToCancelError(self.id, "it has no turn")
-        if meant is not None and meant != opened:
-            raise NothingToCancelError(
-                self.id, f"the current turn was opened at position {opened}, not at {meant}"
-            )
-        state = turn.status().state
-        if state in {"cancelled", "finished", "failed"}:
-            raise NothingToCancelError(self.id, f"its turn is {state}")
-        return opened
 
     async def fork(self, *, at: int) -> Thread:
         """Copy the log up to a position into a new thread, and return that.
