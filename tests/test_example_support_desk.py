@@ -14,7 +14,7 @@ from examples.support_desk.conversation import Conversation
 from examples.support_desk.knowledge import PAGES
 from examples.support_desk.orders import euros
 from examples.support_desk.scenarios import APPROVED, DENIED, LONG, SCENARIOS, TOUR, Scenario
-from soev.adapters import InMemoryTraceStore, ScriptedChatModel, call, say
+from soev.adapters import InMemoryTraceStore, ScriptedChatModel, call, fail, say
 from soev.domain import (
     ROOT_STREAM,
     BudgetExceeded,
@@ -25,6 +25,7 @@ from soev.domain import (
     Request,
     ToolOutput,
     Trace,
+    TransientError,
 )
 from soev.runtime import Graph, accepted, refusing, replay, retrace
 
@@ -174,6 +175,19 @@ async def test_a_chat_goes_on_in_another_process(
     assert "Customer  Sixty euros for HO-10457?" in printed
     assert "Desk  A colleague said no." in printed
     after.check()
+
+
+async def test_a_failed_turn_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A chat says how to try again what failed for a moment."""
+    model = ScriptedChatModel(fail(TransientError("The server is busy.")), say("Hello!"))
+    monkeypatch.setattr("builtins.input", Keyboard("Hi", "/again"))
+    await chat(model, tmp_path / "desk.db", "one")
+    printed = capsys.readouterr().out
+    assert printed.index("The server is busy.") < printed.index("type /again to try again")
+    assert "Desk  Hello!" in printed
+    model.check()
 
 
 def test_the_agents_need_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ from soev.domain import ChatModel, TraceStore
 from soev.runtime import Agent, AgentCatalog, Status
 
 VERSION = "1"
+AGAIN = "/again"
 
 
 def catalog_of(model: ChatModel, store: TraceStore, desk: Desk) -> AgentCatalog:
@@ -51,7 +53,7 @@ async def chat(model: ChatModel, path: Path, thread_id: str) -> None:
     ledger = Ledger(path.with_suffix(".credits.db"))
     with Desk(ledger=ledger) as desk:
         async with SqliteTraceStore(path) as store, catalog_of(model, store, desk) as catalog:
-            conversation = Conversation(catalog, thread_id)
+            conversation = Conversation(catalog, thread_id, echo=False)
             status = await conversation.history()
             with suppress(EOFError):
                 while True:
@@ -73,7 +75,10 @@ async def step(conversation: Conversation, status: Status | None) -> Status:
         if said.lower() in {"y", "yes"}:
             return await conversation.answer({"approved": True})
         return await conversation.answer({"approved": False, "comment": said})
-    return await conversation.say(await typed("\n> "))
+    if status is not None and status.state == "failed":
+        print(f"          type {AGAIN} to try again, or say something else")
+    said = await typed("\n> ")
+    return await (conversation.resume() if said == AGAIN else conversation.say(said))
 
 
 async def typed(prompt: str) -> str:
@@ -86,6 +91,8 @@ async def typed(prompt: str) -> str:
 
 def main() -> None:
     """Read the settings and run."""
+    # A failure is part of the conversation here; its traceback would only be in the way.
+    logging.getLogger("soev").addHandler(logging.NullHandler())
     options = argparse.ArgumentParser(prog="python -m examples.support_desk", description=__doc__)
     options.add_argument("--thread", default="desk", help="which conversation to go on with")
     options.add_argument("--store", type=Path, default=Path("support_desk.db"), help="its file")

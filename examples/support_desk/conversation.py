@@ -35,16 +35,19 @@ class Conversation:
         catalog: Where the agent and the store are.
         thread_id: The thread. It is opened by the first thing that is said.
         quiet: Whether to print nothing.
+        echo: Whether to print what people say, too.
     """
 
-    def __init__(self, catalog: AgentCatalog, thread_id: str, *, quiet: bool = False) -> None:
-        self._catalog, self._id, self._quiet = catalog, thread_id, quiet
+    def __init__(
+        self, catalog: AgentCatalog, thread_id: str, *, quiet: bool = False, echo: bool = True
+    ) -> None:
+        self._catalog, self._id, self._quiet, self._echo = catalog, thread_id, quiet, echo
         self._seen: dict[str, Element] = {}
 
     async def say(self, text: str) -> Status:
         """Begin a turn with what the customer says, and run it until it ends or waits."""
         said = Input(payload=text)
-        self._print(said)
+        self._print_said(said)
         try:
             thread = await self._catalog.thread(self._id, input=said)
         except UnknownThreadError:
@@ -58,7 +61,7 @@ class Conversation:
         thread = await self._catalog.thread(self._id, resuming=True)
         request = (await thread.status()).pending[0].event
         answer = Input(payload=payload)
-        self._print(answer)
+        self._print_said(answer)
         await thread.submit(answer, answering=request)
         return await self._run(thread)
 
@@ -87,6 +90,10 @@ class Conversation:
         async for entry in thread.stream():
             self._print(entry.event)
         return await thread.status()
+
+    def _print_said(self, said: Input) -> None:
+        if self._echo:
+            self._print(said)
 
     def _print(self, event: Event) -> None:
         for element in elements_in(event):
