@@ -641,22 +641,27 @@ async def test_an_address_that_would_leak_or_fail_is_refused(url: str) -> None:
     assert "pepper" not in str(caught.value)
 
 
+@pytest.mark.parametrize("in_stream", [False, True], ids=["status", "stream"])
+@pytest.mark.parametrize("key", [KEY, "a key without any known shape".replace(" ", "")])
 async def test_secrets_are_nowhere(
-    server: respx.Route, model: OpenAIChatModel, caplog: pytest.LogCaptureFixture
+    key: str,
+    in_stream: bool,
+    server: respx.Route,
+    model: OpenAIChatModel,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The key is in no repr, prepared request, error or log, even if the provider repeats it."""
+    monkeypatch.setenv("OPENAI_API_KEY", key)
     caplog.set_level(logging.DEBUG)
-    said = {"error": {"message": f"The key {KEY} and Bearer {KEY} are busy.", "code": "busy"}}
-    in_stream = httpx.Response(
-        200,
-        headers={"content-type": "text/event-stream"},
-        text=f"data: {json.dumps(said)}\n\n",
-    )
-    server.mock(side_effect=[httpx.Response(503, json=said), in_stream, in_stream])
+    said = json.dumps({"error": {"message": f"The key {key} and Bearer {key} are busy."}})
+    kind = {"content-type": "text/event-stream"}
+    streamed = httpx.Response(200, headers=kind, text=f"data: {said}\n\n")
+    server.mock(streamed if in_stream else httpx.Response(503, text=said))
     with pytest.raises(ModelUnavailableError, match="<secret>") as caught:
         await reply(model)
     shown = [repr(model), repr(model.prepare(ASK)), str(caught.value), repr(caught.value)]
-    assert not any(KEY in text for text in [*shown, caplog.text])
+    assert not any(key in text for text in [*shown, caplog.text])
 
 
 # --- the shell ------------------------------------------------------------------------------------

@@ -370,7 +370,11 @@ def test_pieces_of_reasoning_details_are_joined_by_their_index() -> None:
         return said(reasoning_details=[{"type": "reasoning.text", "index": 0, **fields}])
 
     deltas, reply = heard(
-        detail(text="91 is"), detail(text=" not."), detail(signature="s", text=""), said("stop")
+        detail(text="91 is"),
+        detail(text=" not."),
+        detail(signature="s", text=""),
+        detail(signature=None),
+        said("stop"),
     )
     assert "".join(delta.reasoning for delta in deltas) == "91 is not."
     joined = {"type": "reasoning.text", "index": 0, "text": "91 is not.", "signature": "s"}
@@ -395,6 +399,13 @@ def test_usage_is_found_where_providers_put_it(
 ) -> None:
     """Tokens are read from the places of several providers; what is no count stays None."""
     assert usage_in(chunk) == usage
+
+
+def test_usage_stays_when_later_chunks_count_nothing() -> None:
+    """The last count is the reply's, wherever in the stream it came."""
+    first: dict[str, JsonValue] = {"choices": [], "usage": {"prompt_tokens": 1}}
+    last: dict[str, JsonValue] = {"choices": [], "usage": {"prompt_tokens": 2}}
+    assert heard(first, last, said("stop", content="x"))[1].usage == Usage(input_tokens=2)
 
 
 def test_a_chunk_of_odd_shapes_breaks_nothing() -> None:
