@@ -436,7 +436,7 @@ async def test_identity_is_of_parsed_values(
 
 
 async def test_a_branch_knows_its_parents_calls() -> None:
-    """A call in a branch that repeats one of the parent's is refused; a sibling's does not count."""
+    """A branch's call that repeats its parent's is refused; a sibling's does not count."""
     log = Log()
     one = call("a", "note", text="x")
     parent = [Input(payload="go"), ModelOutput(calls=(one,)), ToolOutput(call_id="a")]
