@@ -73,7 +73,7 @@ def agents(prompt: Any = PROMPT, **more: Any) -> dict[str, Agent[Any, Any]]:
 
 def called(*ids: str, node: str = "model") -> ModelOutput:
     """Make an output that calls `search` under these ids."""
-    calls = tuple(ToolCall(id=each, name="search", arguments={"query": each}) for each in ids)
+    calls = tuple(ToolCall(id=each, name="search", arguments={"query": "refund"}) for each in ids)
     return ModelOutput(calls=calls, finish="tools", origin=node)
 
 

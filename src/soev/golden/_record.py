@@ -16,7 +16,6 @@ from soev.golden._files import CALLS_SUFFIX, TRACE_SUFFIX, GoldenTrace, golden_t
 from soev.golden._order import canonical_order, numbered
 from soev.golden._scrub import (
     ID_CLASSES,
-    IdClass,
     refuse_secrets,
     scrub_ids,
     scrub_secrets,
@@ -145,18 +144,25 @@ class _Recorder:
         Returns:
             The log, and what was kept.
         """
-        kept: list[str] = []
-        classes: list[IdClass] = list(ID_CLASSES)
-        if not await self._same(scrub_ids(log, classes)):
-            classes = [each for each in ID_CLASSES if await self._same(scrub_ids(log, [each]))]
-            kept += [f"{each[:-1]} ids" for each in ID_CLASSES if each not in classes]
-        renamed = scrub_ids(log, classes)
-        if not classes:
-            kept = ["ids"]
+        renamed, kept = await self._with_new_ids(log)
         timed = scrub_times(renamed)
         if await self._same(timed):
-            return timed, tuple(kept)
+            return timed, kept
         return renamed, (*kept, "times")
+
+    async def _with_new_ids(
+        self, log: tuple[StoredEvent, ...]
+    ) -> tuple[tuple[StoredEvent, ...], tuple[str, ...]]:
+        for arguments in (True, False):
+            # A text in an argument can equal an id by accident, and the model is shown that text.
+            renamed = scrub_ids(log, arguments=arguments)
+            if await self._same(renamed):
+                return renamed, ()
+        fine = [each for each in ID_CLASSES if await self._same(scrub_ids(log, [each]))]
+        if not fine:
+            return log, ("ids",)
+        kept = tuple(f"{each[:-1]} ids" for each in ID_CLASSES if each not in fine)
+        return scrub_ids(log, fine), kept
 
     async def without_secrets(
         self, log: tuple[StoredEvent, ...], extra: Scrubbing

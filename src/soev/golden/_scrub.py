@@ -21,15 +21,19 @@ _UNTOUCHED = ("request_hash", "reasoning")
 
 
 def scrub_ids(
-    events: Sequence[StoredEvent], classes: Collection[IdClass] = ID_CLASSES
+    events: Sequence[StoredEvent],
+    classes: Collection[IdClass] = ID_CLASSES,
+    *,
+    arguments: bool = True,
 ) -> tuple[StoredEvent, ...]:
     """Number the ids of calls, elements and intents, the same one wherever it occurs.
 
     Args:
         events: The log, in its final order.
         classes: The classes of ids to number.
+        arguments: Whether a text in a call's arguments that equals an id is that id.
     """
-    names = _Names(frozenset(classes))
+    names = _Names(frozenset(classes), arguments)
     payloads = [json.loads(event.data) for event in events]
     for event, payload in zip(events, payloads, strict=True):
         names.collect(event.type, payload)
@@ -44,6 +48,7 @@ class _Names:
     """The new names of ids, in order of first appearance."""
 
     classes: frozenset[IdClass]
+    arguments: bool
     by_class: dict[IdClass, dict[str, str]] = field(
         default_factory=lambda: {each: {} for each in ID_CLASSES}
     )
@@ -67,8 +72,9 @@ class _Names:
         calls, elements = self.by_class["calls"], self.by_class["elements"]
         for call in payload.get("calls", ()) if type == "model_output" else ():
             call["id"] = calls.get(call["id"], call["id"])
-            # Arguments hold the real ids of what the model wrote by number.
-            call["arguments"] = _mapped(call["arguments"], {**calls, **elements}.get)
+            if self.arguments:
+                # They hold the real ids of what the model wrote by number.
+                call["arguments"] = _mapped(call["arguments"], {**calls, **elements}.get)
         for citation in payload.get("citations", ()) if type == "model_output" else ():
             citation["ids"] = [elements.get(each, each) for each in citation["ids"]]
         if isinstance(payload.get("call_id"), str):
