@@ -98,7 +98,7 @@ class StoresAgree(RuleBasedStateMachine):
         self.pair = Pair()
         self.heads: list[list[Head]] = [[Head(), Head()]]
         self.leases: list[list[Lease]] = []
-        self.calls = 0
+        self.appends: list[Callable[[int, TraceStore], Awaitable[Any]]] = []
 
     def teardown(self) -> None:
         """Let go of both stores."""
@@ -120,33 +120,37 @@ class StoresAgree(RuleBasedStateMachine):
         events=EVENTS,
         head=st.integers(0, 9),
         lease=st.none() | st.integers(0, 9),
-        again=st.booleans(),
         release=st.booleans(),
     )
     def append(
-        self,
-        thread: str,
-        events: list[StoredEvent],
-        head: int,
-        lease: int | None,
-        again: bool,
-        release: bool,
+        self, thread: str, events: list[StoredEvent], head: int, lease: int | None, release: bool
     ) -> None:
-        """Append after a head of now or before, once more with the same or another batch id."""
-        self.calls += not again
+        """Append after a head of now or before."""
         heads = self.heads[-1 - head % len(self.heads)]
         leases = [None, None] if lease is None else self.lease(lease)
-        self.both(
-            lambda side, store: store.append(
-                thread,
-                events,
-                after=heads[side],
-                batch=f"batch {self.calls}",
-                lease=leases[side],
-                release=release,
+        batch = f"batch {len(self.appends)}"
+
+        def call(side: int, store: TraceStore) -> Awaitable[Any]:
+            after, held = heads[side], leases[side]
+            return store.append(
+                thread, events, after=after, batch=batch, lease=held, release=release
             )
-        )
+
+        self.appends.append(call)
+        self.both(call)
         self.head(thread)
+
+    @rule(thread=THREADS, events=EVENTS.filter(len))
+    def extend(self, thread: str, events: list[StoredEvent]) -> None:
+        """Append where a thread stands."""
+        self.head(thread)
+        self.append(thread, events, 0, None, False)
+
+    @rule(index=st.integers(0, 99))
+    def repeat(self, index: int) -> None:
+        """Repeat an append of now or before, with the same batch id."""
+        if self.appends:
+            self.both(self.appends[-1 - index % len(self.appends)])
 
     @rule(thread=THREADS)
     def head(self, thread: str) -> None:
