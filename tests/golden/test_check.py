@@ -81,6 +81,18 @@ async def test_a_changed_prompt_is_shown_once_with_its_line() -> None:
     assert parse_calls(report.rendering).calls[0].comparison == "changed since recorded"
 
 
+async def test_whole_requests_are_shown_on_request() -> None:
+    """With `-vv` each changed request follows, before and after."""
+    golden = await refund()
+    accepted = await accepted_text(golden)
+    report = await check(golden, accepted, agents(SHORTER))
+    text = trace_text(report, verbosity=2, accepted=accepted)
+    before, today = text.split("call 4, accepted:")[1].split("call 4, today:")
+    assert "0 system\n      You are a support assistant.\n      Answer briefly." in before
+    assert "0 system\n      You are a support assistant.\n      Answer in one" in today
+    assert "  tool search\n      Search the documents." in today
+
+
 async def test_an_accepted_change_passes_and_counts_as_drifted() -> None:
     """Once today's requests are accepted, the trace passes although the log says otherwise."""
     golden = await refund()
