@@ -9,10 +9,36 @@ pytest.register_assert_rewrite(
 )
 
 _HOMES = {
+    "ChatModelSuite": "pytest_soev.suites",
+    "ScriptedChatModel": "soev.adapters",
     "TraceStoreSuite": "pytest_soev.suites",
+    "call": "soev.adapters",
+    "calls": "soev.adapters",
+    "fail": "soev.adapters",
+    "forever": "soev.adapters",
+    "hold": "soev.adapters",
+    "optional": "soev.adapters",
+    "reply": "soev.adapters",
+    "say": "soev.adapters",
+    "stream": "soev.adapters",
+    "think": "soev.adapters",
 }
 
-__all__ = ["TraceStoreSuite"]
+__all__ = [
+    "ChatModelSuite",
+    "ScriptedChatModel",
+    "TraceStoreSuite",
+    "call",
+    "calls",
+    "fail",
+    "forever",
+    "hold",
+    "optional",
+    "reply",
+    "say",
+    "stream",
+    "think",
+]
 
 
 def __getattr__(name: str) -> object:
