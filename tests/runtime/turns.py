@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import ClassVar
@@ -103,7 +103,7 @@ class Team:
 
 def graph_of(
     nodes: dict[str, object],
-    edges: dict[str, str | Callable[[Trace], NodeName | None]] | None = None,
+    edges: Mapping[str, str | Callable[[Trace], NodeName | None]] | None = None,
     *,
     joins: str = "",
     budget: Budget | None = None,
@@ -173,9 +173,7 @@ def request(node: str, stream: str = ROOT_STREAM) -> Request:
 
 def failed(node: str, stream: str = ROOT_STREAM, *, transient: bool = False) -> Failure:
     """Return a failure of a node."""
-    return Failure(
-        error_type="E", message="m", transient=transient, origin=node, stream=stream
-    )
+    return Failure(error_type="E", message="m", transient=transient, origin=node, stream=stream)
 
 
 def intent(node: str, stream: str = ROOT_STREAM, key: str = "i1") -> EffectIntent:
@@ -193,9 +191,7 @@ def tripped(node: str, trip: int = 1, stream: str = ROOT_STREAM, cap: int = 1) -
     return BudgetExceeded(cap=cap, trip=trip, origin=node, stream=stream)
 
 
-def actions(
-    graph: Graph, events: Sequence[Event], since: int | None = None
-) -> tuple[Action, ...]:
+def actions(graph: Graph, events: Sequence[Event], since: int | None = None) -> tuple[Action, ...]:
     """Plan a log by the definition and by the planner, and hold one to the other.
 
     Without `since` the run began after the last event.
@@ -248,7 +244,9 @@ class Crew:
         graph.set_entry_point(names[0])
         if pick.random() < 0.7:
             graph.set_budget(
-                Budget(pick.randint(0, 2), pick.choice(names), pick.randint(0, 2), pick.random() < 0.5)
+                Budget(
+                    pick.randint(0, 2), pick.choice(names), pick.randint(0, 2), pick.random() < 0.5
+                )
             )
         return graph
 
@@ -392,7 +390,7 @@ class Crew:
             for index, event in enumerate(given, 1)
             if isinstance(event, Input)
         ]
-        missing = [head for head in heads if head.stream not in there]
+        missing: list[Event] = [head for head in heads if head.stream not in there]
         if missing and self.random.random() < 0.2:
             missing = missing[: self.random.randint(1, len(missing))]
         events = missing or [stamped(event, stream=stream, origin=node) for event in given]

@@ -115,7 +115,7 @@ class Cursor:
         self.head: Input | None = None
         self.calling = False
         self.intent: EffectIntent | None = None
-        self.requests: dict[int, NodeName | None] = {}
+        self.requests: dict[int, tuple[int, NodeName | None]] = {}
         self.spent = Spent()
         self.kids: dict[int, dict[str, Cursor]] = {}
         self.standing: Request | Failure | None = None
@@ -143,7 +143,7 @@ class Cursor:
             if self.kids:
                 self.kids = {seq: kids for seq, kids in self.kids.items() if seq >= self.at}
         if kind == "request":
-            self.requests[self.seq] = event.origin
+            self.requests[self.seq] = (position, event.origin)
         elif isinstance(event, EffectIntent):
             self.intent, self.intended = event, position
         elif isinstance(event, EffectResult) and self.intent is not None:
@@ -161,9 +161,12 @@ class Cursor:
         elif kind not in {"other", "request"}:
             self.calling = False
 
-    def answered(self, response: Input) -> NodeName | None:
-        """Return the node of the request that a response answers."""
-        return None if response.answers is None else self.requests.get(response.answers)
+    def decides(self) -> tuple[int, NodeName | None]:
+        """Return the node whose edge is next, and the position of the event that names it."""
+        last = self.last
+        if isinstance(last, Input):
+            return self.requests.get(last.answers or 0, (self.position, None))
+        return self.position, last.origin if last else None
 
     def below(self) -> dict[str, Cursor]:
         """Return the streams that hang on the stream's last event."""
@@ -179,11 +182,10 @@ class Cursor:
     def touch(self) -> None:
         """Ask for another look at the stream, and at those above it on the way."""
         kid = self
-        while kid.parent is not None and not kid.queued:
-            if kid.name not in kid.parent.below():
-                return
-            kid.queued = True
-            kid.parent.touched.append(kid)
+        while kid.parent is not None and kid.name in kid.parent.below():
+            if not kid.queued:
+                kid.queued = True
+                kid.parent.touched.append(kid)
             kid = kid.parent
 
 

@@ -190,14 +190,8 @@ class _Turn:
         """The budget, then N's edge."""
         node = last.origin
         if isinstance(last, Input):
-            node = next(
-                (
-                    e.origin
-                    for _, seq, e in at.own
-                    if isinstance(e, Request) and seq == last.answers
-                ),
-                None,
-            )
+            asked = {seq: (p, e.origin) for p, seq, e in at.own if isinstance(e, Request)}
+            position, node = asked.get(last.answers or 0, (position, None))
         name = known(at.graph, node, position).name
         trip = at.graph.budget.trip(self.spent(at)) if at.graph.budget else None
         if trip is not None and calls_in_last_append(at.own):

@@ -11,7 +11,6 @@ from soev.domain import (
     BudgetExceeded,
     Event,
     Failure,
-    Input,
     NodeName,
     Request,
     Trace,
@@ -202,7 +201,7 @@ class Planner:
             return self._due(at, _graph(at).entry_point)
         if isinstance(last, BudgetExceeded):
             return self._tripped(at, last)
-        return self._follow(at, last)
+        return self._follow(at)
 
     def _tripped(self, at: Cursor, last: BudgetExceeded) -> Done | None:
         budget = _graph(at).budget
@@ -211,10 +210,10 @@ class Planner:
             raise GraphMismatchError(last.origin or "", at.position, problem)
         return Done() if budget.is_over(at.spent) else self._due(at, budget.resume_at)
 
-    def _follow(self, at: Cursor, last: Event) -> Done | None:
+    def _follow(self, at: Cursor) -> Done | None:
         graph = _graph(at)
-        origin = at.answered(last) if isinstance(last, Input) else last.origin
-        node = known(graph, origin, at.position).name
+        position, origin = at.decides()
+        node = known(graph, origin, position).name
         if at.calling and graph.budget:
             trip = graph.budget.trip(at.spent)
             if trip is not None:
