@@ -1,6 +1,7 @@
 """Ready parts of agents, made of public names of `soev.runtime` and `soev.domain` alone."""
 
 from soev.toolkit._citing import BRACKETS, FOOTNOTES, PARENS, XML
+from soev.toolkit._compaction import Compacting, CompactStep
 from soev.toolkit._messages import MessageBuilder
 from soev.toolkit._react import ReActAgent, ReActConfig
 
@@ -9,6 +10,8 @@ __all__ = [
     "FOOTNOTES",
     "PARENS",
     "XML",
+    "CompactStep",
+    "Compacting",
     "MessageBuilder",
     "ReActAgent",
     "ReActConfig",

@@ -10,13 +10,15 @@ from typing import Any, Final
 from pydantic import BaseModel, RootModel
 
 from soev.domain import ChatModel, Element, Event, JsonValue, ModelOutput, NodeName, Trace
-from soev.runtime import Budget, CitationStrategy, Graph, LlmStep, Router, Tool, ToolStep
+from soev.runtime import Budget, CitationStrategy, Graph, LlmStep, Tool, ToolStep
 from soev.toolkit._approvals import Approval, ApprovalStep
+from soev.toolkit._compaction import Compacting, CompactStep
 from soev.toolkit._messages import MessageBuilder
 
 MODEL: Final = "model"
 TOOLS: Final = "tools"
 APPROVAL: Final = "approval"
+COMPACT: Final = "compact"
 BUDGET: Final = Budget(cap=25, resume_at=MODEL, tolerance=1)
 
 Tools = Sequence[Tool[Any]] | Callable[[Any, Any], Sequence[Tool[Any]]]
@@ -35,6 +37,7 @@ class ReActConfig:
             the parsed arguments to what the person is asked, or None for no approval.
         budget: The cap on outputs that call tools, so that no turn goes on for ever.
         citations: How the model cites sources, or None when it does not.
+        compaction: When the conversation is summed up, or None to show all of it always.
         input: The pydantic class of a fresh input's payload.
         element_types: The classes of elements that tools and inputs bring.
         event_types: The classes of results that tools return, beyond `ToolOutput`.
@@ -50,6 +53,7 @@ class ReActConfig:
     approvals: Mapping[str, Approval] = field(default_factory=dict)
     budget: Budget = BUDGET
     citations: CitationStrategy | None = None
+    compaction: Compacting | None = None
     input: type[BaseModel] = RootModel[str]
     element_types: Sequence[type[Element]] = ()
     event_types: Sequence[type[Event]] = ()
@@ -94,9 +98,10 @@ class ReActConfig:
 class ReActAgent:
     """An agent that asks a model, runs the tools that it calls, and asks again, to an answer.
 
-    Its graph has the nodes `model`, `tools` and `approval`. After an output come the approvals of
-    its calls, in their order, then the tools side by side; a call that a person denied has an
-    error as its result. A turn ends with an output that calls no tool.
+    Its graph has the nodes `model`, `tools` and `approval`, and `compact` with a compaction. After
+    an output come the approvals of its calls, in their order, then the tools side by side; a call
+    that a person denied has an error as its result. A turn ends with an output that calls no tool.
+    A summary that is due is made before the next model call, or at the end of the turn.
 
     Args:
         config: What it is made of.
@@ -129,14 +134,23 @@ class ReActAgent:
             hidden=(APPROVAL,),
         )
         approval = ApprovalStep(APPROVAL, tools, config.approvals)
+        compact = None
+        if config.compaction is not None:
+            compact = CompactStep(builder, config.model, config.compaction)
+        routes = _Routes(approval, compact)
         graph = Graph()
         graph.add_node(MODEL, LlmStep(builder, config.model))
         graph.add_node(APPROVAL, approval)
         graph.add_node(TOOLS, ToolStep(tools))
         graph.set_entry_point(MODEL)
-        graph.add_conditional_edge(MODEL, _route(approval))
-        graph.add_conditional_edge(APPROVAL, _route(approval))
-        graph.add_edge(TOOLS, MODEL)
+        graph.add_conditional_edge(MODEL, routes.after_output)
+        graph.add_conditional_edge(APPROVAL, routes.after_output)
+        if compact is None:
+            graph.add_edge(TOOLS, MODEL)
+        else:
+            graph.add_node(COMPACT, compact)
+            graph.add_conditional_edge(TOOLS, routes.before_model)
+            graph.add_conditional_edge(COMPACT, routes.after_summary)
         graph.set_budget(config.budget)
         return graph
 
@@ -144,16 +158,38 @@ class ReActAgent:
         return f"ReActAgent(model={self.config.model.name!r})"
 
 
-def _route(approval: ApprovalStep) -> Router:
-    """Return the router after an output, and after each answer about its calls."""
+@dataclass(frozen=True, slots=True)
+class _Routes:
+    """The routers of one turn.
 
-    def route(view: Trace) -> NodeName | None:
+    Args:
+        approval: Says whether a person is to be asked.
+        compact: Says whether a summary is due, None without summaries.
+    """
+
+    approval: ApprovalStep
+    compact: CompactStep | None
+
+    def after_output(self, view: Trace) -> NodeName | None:
+        """Pick what follows an output, and each answer about its calls."""
         output = view.latest(ModelOutput)
         if output is None or not output.calls_tools:
-            return None
-        if approval.due(view):
+            return COMPACT if self._summary_due(view) else None
+        if self.approval.due(view):
             return APPROVAL
         results = view.results()
-        return TOOLS if any(call not in results for call in output.calls) else MODEL
+        return (
+            TOOLS if any(call not in results for call in output.calls) else self.before_model(view)
+        )
 
-    return route
+    def before_model(self, view: Trace) -> NodeName:
+        """Pick the model, or the summary that comes before it."""
+        return COMPACT if self._summary_due(view) else MODEL
+
+    def after_summary(self, view: Trace) -> NodeName | None:
+        """Go on where the summary came between."""
+        output = view.latest(ModelOutput)
+        return MODEL if output is not None and output.calls_tools else None
+
+    def _summary_due(self, view: Trace) -> bool:
+        return self.compact is not None and self.compact.due(view)
