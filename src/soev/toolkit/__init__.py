@@ -4,6 +4,7 @@ from soev.toolkit._citing import BRACKETS, FOOTNOTES, PARENS, XML
 from soev.toolkit._compaction import Compacting, CompactStep
 from soev.toolkit._messages import MessageBuilder
 from soev.toolkit._react import ReActAgent, ReActConfig
+from soev.toolkit._structured import StructuredOutput
 
 __all__ = [
     "BRACKETS",
@@ -15,4 +16,5 @@ __all__ = [
     "MessageBuilder",
     "ReActAgent",
     "ReActConfig",
+    "StructuredOutput",
 ]

@@ -14,6 +14,7 @@ from soev.runtime import Budget, CitationStrategy, Graph, LlmStep, Tool, ToolSte
 from soev.toolkit._approvals import Approval, ApprovalStep
 from soev.toolkit._compaction import Compacting, CompactStep
 from soev.toolkit._messages import MessageBuilder
+from soev.toolkit._structured import StructuredOutput
 
 MODEL: Final = "model"
 TOOLS: Final = "tools"
@@ -38,6 +39,8 @@ class ReActConfig:
         budget: The cap on outputs that call tools, so that no turn goes on for ever.
         citations: How the model cites sources, or None when it does not.
         compaction: When the conversation is summed up, or None to show all of it always.
+        output: The form of the final answer, or None for a text. The model then must call tools,
+            and the turn ends at an answer that fits, or when the budget is used up.
         input: The pydantic class of a fresh input's payload.
         element_types: The classes of elements that tools and inputs bring.
         event_types: The classes of results that tools return, beyond `ToolOutput`.
@@ -54,6 +57,7 @@ class ReActConfig:
     budget: Budget = BUDGET
     citations: CitationStrategy | None = None
     compaction: Compacting | None = None
+    output: StructuredOutput[Any] | None = None
     input: type[BaseModel] = RootModel[str]
     element_types: Sequence[type[Element]] = ()
     event_types: Sequence[type[Event]] = ()
@@ -78,8 +82,9 @@ class ReActConfig:
             ValueError: Two tools have one name, or an approval names a tool that is not there.
         """
         listed = self.tools(resources, turn) if callable(self.tools) else self.tools
+        answer = () if self.output is None else (self.output,)
         tools: dict[str, Tool[Any]] = {}
-        for tool in listed:
+        for tool in (*listed, *answer):
             if tool.name in tools:
                 raise ValueError(
                     f"`tools` has two tools named {tool.name!r}. Give one of them another name."
@@ -131,13 +136,14 @@ class ReActAgent:
             citations=config.citations,
             budget=config.budget,
             options=config.options,
+            tool_choice="auto" if config.output is None else "required",
             hidden=(APPROVAL,),
         )
         approval = ApprovalStep(APPROVAL, tools, config.approvals)
         compact = None
         if config.compaction is not None:
             compact = CompactStep(builder, config.model, config.compaction)
-        routes = _Routes(approval, compact)
+        routes = _Routes(approval, compact, config.output)
         graph = Graph()
         graph.add_node(MODEL, LlmStep(builder, config.model))
         graph.add_node(APPROVAL, approval)
@@ -145,11 +151,9 @@ class ReActAgent:
         graph.set_entry_point(MODEL)
         graph.add_conditional_edge(MODEL, routes.after_output)
         graph.add_conditional_edge(APPROVAL, routes.after_output)
-        if compact is None:
-            graph.add_edge(TOOLS, MODEL)
-        else:
+        graph.add_conditional_edge(TOOLS, routes.after_tools)
+        if compact is not None:
             graph.add_node(COMPACT, compact)
-            graph.add_conditional_edge(TOOLS, routes.before_model)
             graph.add_conditional_edge(COMPACT, routes.after_summary)
         graph.set_budget(config.budget)
         return graph
@@ -165,31 +169,34 @@ class _Routes:
     Args:
         approval: Says whether a person is to be asked.
         compact: Says whether a summary is due, None without summaries.
+        output: Says whether the answer is given, None for a text.
     """
 
     approval: ApprovalStep
     compact: CompactStep | None
+    output: StructuredOutput[Any] | None
 
     def after_output(self, view: Trace) -> NodeName | None:
         """Pick what follows an output, and each answer about its calls."""
         output = view.latest(ModelOutput)
         if output is None or not output.calls_tools:
-            return COMPACT if self._summary_due(view) else None
+            return self.after_tools(view)
         if self.approval.due(view):
             return APPROVAL
         results = view.results()
-        return (
-            TOOLS if any(call not in results for call in output.calls) else self.before_model(view)
-        )
+        if any(call not in results for call in output.calls):
+            return TOOLS
+        return self.after_tools(view)
 
-    def before_model(self, view: Trace) -> NodeName:
-        """Pick the model, or the summary that comes before it."""
-        return COMPACT if self._summary_due(view) else MODEL
+    def after_tools(self, view: Trace) -> NodeName | None:
+        """Pick the summary that is due, or what comes after it."""
+        if self.compact is not None and self.compact.due(view):
+            return COMPACT
+        return self.after_summary(view)
 
     def after_summary(self, view: Trace) -> NodeName | None:
-        """Go on where the summary came between."""
+        """Ask the model again, until it has answered."""
         output = view.latest(ModelOutput)
-        return MODEL if output is not None and output.calls_tools else None
-
-    def _summary_due(self, view: Trace) -> bool:
-        return self.compact is not None and self.compact.due(view)
+        if output is None or not output.calls_tools:
+            return None
+        return None if self.output is not None and self.output.given(view) else MODEL
