@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, JsonValue
 
@@ -508,6 +508,7 @@ async def test_a_limited_call_after_a_failing_one_does_not_run() -> None:
     assert log.lines == []
 
 
+@settings(deadline=None)  # each example makes an event loop
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=12))
 def test_limits_and_repeats_hold_step_by_step(steps: list[tuple[int, bool]]) -> None:
     """Over a conversation a tool runs as often as its limit and the calls before it allow."""
@@ -523,18 +524,15 @@ def test_limits_and_repeats_hold_step_by_step(steps: list[tuple[int, bool]]) -> 
     events: list[Event] = [Input(payload="go")]
     done: list[int] = []
     expected: list[int] = []
-    for place, (number, fails) in enumerate(steps):
-        failing = {(number, fails)}
-        events.append(ModelOutput(calls=(call(f"c{place}", "try", number=number),)))
-        if number not in done and len(done) < 2:
-            expected.append(number)
-            done += [] if fails else [number]
-        events += asyncio.run(_collect(made, Trace(events)))
-        assert runs == expected
-
-
-async def _collect(made: ToolStep, trace: Trace) -> Sequence[Event]:
-    return await made(trace)
+    with asyncio.Runner() as runner:
+        for place, (number, fails) in enumerate(steps):
+            failing = {(number, fails)}
+            events.append(ModelOutput(calls=(call(f"c{place}", "try", number=number),)))
+            if number not in done and len(done) < 2:
+                expected.append(number)
+                done += [] if fails else [number]
+            events += runner.run(answers(made, Trace(events)))
+            assert runs == expected
 
 
 async def test_a_result_of_another_class_fails_the_step() -> None:

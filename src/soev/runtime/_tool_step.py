@@ -182,10 +182,14 @@ async def _side_by_side(work: Sequence[_Due | ToolOutput], trace: Trace) -> list
     try:
         async with asyncio.TaskGroup() as group:
             for each in work:
-                if isinstance(each, _Due):
-                    slots.append(group.create_task(_in_turn(each, trace, tuple(slots))))
-                else:
+                if not isinstance(each, _Due):
                     slots.append(each)
+                    continue
+                task = group.create_task(_in_turn(each, trace, tuple(slots)))
+                slots.append(task)
+                # An eager task can have failed already, and then the group takes no more.
+                if task.done() and (task.cancelled() or task.exception() is not None):
+                    break
     except ExceptionGroup as failed:
         raise _first(slots, failed) from None
     return [_done(each) for each in slots]
