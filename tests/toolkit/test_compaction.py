@@ -160,6 +160,7 @@ def test_a_branch_sums_up_its_own_events() -> None:
     own = [ModelOutput(text=f"b{number}", stream=branch) for number in range(2)]
     assert not step(1).due(view(*parent, own[0], stream=branch))
     assert step(1).due(view(*parent, *own, stream=branch))
+    assert not step(2).due(view(*parent[:2], *[ModelOutput(stream="main/b#2.1")] * 2))
 
 
 @pytest.mark.parametrize("wrong", [{"above": 0}, {"above": 1, "keep": 0}])

@@ -77,6 +77,13 @@ async def test_the_budget_bounds_the_tries() -> None:
         assert model.requests[2].tools == ()
 
 
+async def test_a_denied_answer_is_none() -> None:
+    """An answer that a person did not approve is not taken."""
+    made = ToolCall(id="c1", name="answer", arguments={"place": "Lübeck", "degrees": 21})
+    denied = ToolOutput(call_id="c1", error="No.")
+    assert WEATHER.read(grown([said("Hi"), ModelOutput(calls=(made,)), denied]).trace()) is None
+
+
 async def test_another_turn_has_no_answer_yet() -> None:
     """Only the current turn is read, and only a call that has its result."""
     made = ToolCall(id="c1", name="answer", arguments={"place": "Lübeck", "degrees": 21})
