@@ -226,8 +226,8 @@ class MutableToolError(SoevError):
         if self.holds is None:
             return f"`{path}` is no frozen dataclass. Declare it with `@dataclass(frozen=True)`."
         return (
-            f"`{path}` holds a {self.holds.__name__}: use a frozen mapping, a tuple or a frozenset, "
-            "or bind a tuple."
+            f"`{path}` holds a {self.holds.__name__}: use a frozen mapping, a frozenset, or bind a "
+            "tuple."
         )
 
 
