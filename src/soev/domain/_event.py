@@ -78,6 +78,9 @@ class Event(BaseModel):
 ENVELOPE: Final = frozenset({"stream", "origin", "seq", "ts", "version", "left"})
 
 
+_set = object.__setattr__
+
+
 def stamped(event: AnyEvent, **envelope: Any) -> AnyEvent:
     """Return a copy of an event with other values in its envelope.
 
@@ -85,8 +88,12 @@ def stamped(event: AnyEvent, **envelope: Any) -> AnyEvent:
         event: The event.
         envelope: Names and values of envelope fields. They are not validated.
     """
-    copy = event.__copy__()
-    copy.__dict__.update(envelope)
+    copy = event.__class__.__new__(event.__class__)
+    # Pydantic's own copy looks at each part again; an event never changes, so parts are shared.
+    _set(copy, "__dict__", {**event.__dict__, **envelope})
+    _set(copy, "__pydantic_fields_set__", event.__pydantic_fields_set__)
+    _set(copy, "__pydantic_extra__", event.__pydantic_extra__)
+    _set(copy, "__pydantic_private__", event.__pydantic_private__)
     return copy
 
 

@@ -64,9 +64,10 @@ class Run:
         self._workers: set[asyncio.Task[None]] = set()
         self._streams: set[str] = set()
         self._acting: set[asyncio.Task[Any]] = set()
-        self._sites: dict[tuple[str, str], CallSite] = {}
+        self._places: dict[tuple[str, str], tuple[Desk, CallSite]] = {}
         self._error: BaseException | None = None
-        self._yielded = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        self._yielded = self._loop.time()
 
     async def execute(self) -> None:
         """Run the turn until nothing is due, or until the run is stopped.
@@ -138,7 +139,8 @@ class Run:
                 if action is None:
                     break
                 action = await self._perform(stream, action)
-                await self._breathe()
+                if self._loop.time() - self._yielded > LONGEST_HOLD:
+                    await self._breathe()
         except Exception as error:  # noqa: BLE001  # the run ends with whatever it is
             self.fail(error)
         finally:
@@ -146,10 +148,8 @@ class Run:
 
     async def _breathe(self) -> None:
         """Let the renewal run: a model that answers at once never gives way by itself."""
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._yielded > LONGEST_HOLD:
-            await asyncio.sleep(0)
-            self._yielded = loop.time()
+        await asyncio.sleep(0)
+        self._yielded = self._loop.time()
 
     async def _leave(self, stream: str) -> Action | None:
         """Let a stream go. The last one that goes brings the run to rest."""
@@ -195,14 +195,14 @@ class Run:
     async def _step(self, action: RunStep) -> Plan | None:
         if self._journal.hold.past:
             raise self._journal.hold.lapse
-        desk = self._journal.desk(action.stream, action.node)
-        drafts = await self._called(action, desk)
+        desk, site = self._place(action)
+        drafts = await self._called(action, desk, site)
         return None if self._journal.over else await self._journal.record(desk, drafts)
 
-    async def _called(self, action: RunStep, desk: Desk) -> list[Draft]:
+    async def _called(self, action: RunStep, desk: Desk, site: CallSite) -> list[Draft]:
         """Call a step and return what to record: its events, or a Failure."""
         step = self._work.graph.node(action.node).step
-        view, site = self._journal.ledger.planner.view(action.stream), self._site(action)
+        view = self._journal.ledger.planner.view(action.stream)
         task = asyncio.current_task()
         assert task is not None
         reached("step.calling")
@@ -243,14 +243,14 @@ class Run:
         desk = self._journal.desk(ROOT_STREAM, None)
         return await self._journal.record(desk, [desk.draft(Ended())])
 
-    def _site(self, action: RunStep) -> CallSite:
-        key = (action.stream, action.node)
-        site = self._sites.get(key)
-        if site is None:
-            work = self._work
-            site = CallSite(work.thread_id, work.agent, action.stream, action.node, _unheard)
-            self._sites[key] = site
-        return site
+    def _place(self, action: RunStep) -> tuple[Desk, CallSite]:
+        """Return what a node's events get their envelope from, and where its step is called."""
+        stream, node = action.stream, action.node
+        place = self._places.get((stream, node))
+        if place is None:
+            site = CallSite(self._work.thread_id, self._work.agent, stream, node, _unheard)
+            place = self._places[stream, node] = self._journal.desk(stream, node), site
+        return place
 
 
 def _stream_of(action: Action) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 from soev.domain import (
     ROOT_STREAM,
@@ -138,16 +137,15 @@ class Ledger:
         Returns:
             The plan after them.
         """
-        for event in events:
-            seq = self._seqs[event.stream] = self._seqs.get(event.stream, 0) + 1
-            _fill(event, seq=seq, left=0)
         self._proposed.extend(events)
         later: dict[str, int] = {}
         for event in reversed(self._proposed):
-            left = later.get(event.stream, 0)
+            left = event.__dict__["left"] = later.get(event.stream, 0)
             later[event.stream] = left + 1
-            _fill(event, left=left)
+        # The copies are this run's own and nobody was shown them yet, so they can still be filled.
         for event in events:
+            seq = event.__dict__["seq"] = self._seqs.get(event.stream, 0) + 1
+            self._seqs[event.stream] = seq
             self.planner.feed(event)
         return self.planner.plan()
 
@@ -158,8 +156,8 @@ class Ledger:
             entries: The rows of the append, in the order of the proposal.
         """
         for event, entry in zip(self._proposed, entries, strict=True):
-            stored = entry.event
-            _fill(event, seq=stored.seq, ts=stored.ts, left=stored.left)
+            stored, own = entry.event, event.__dict__
+            own["seq"], own["ts"], own["left"] = stored.seq, stored.ts, stored.left
             self.position = entry.position
             self._note(event)
         self._proposed.clear()
@@ -178,8 +176,3 @@ class Ledger:
         for event in kept:
             self.planner.feed(event)
             self._seqs[event.stream] = event.seq or self._seqs.get(event.stream, 0) + 1
-
-
-def _fill(event: Event, **envelope: Any) -> None:
-    """Set what the store gives an event, on a copy that nobody was shown yet."""
-    event.__dict__.update(envelope)
