@@ -55,8 +55,8 @@ def shop_module() -> ModuleType:
 
 
 @cache
-def conversation() -> tuple[StoredEvent, ...]:
-    """Return the log of a conversation with the agent: two turns, three model calls."""
+def conversation(name: str = "refund") -> tuple[StoredEvent, ...]:
+    """Return the log of a conversation about a thing: two turns, three model calls."""
     model = ScriptedChatModel(
         call("search", query="refund policy"), say("Thirty days."), say("Bye."), name="gpt-x"
     )
@@ -64,7 +64,7 @@ def conversation() -> tuple[StoredEvent, ...]:
 
     async def talk() -> tuple[StoredEvent, ...]:
         async with AgentCatalog(InMemoryTraceStore(), agents, version="1.4.0") as catalog:
-            thread, _ = await catalog.open("assistant", Input(payload="Where is my refund?"))
+            thread, _ = await catalog.open("assistant", Input(payload=f"Where is my {name}?"))
             await thread.resume()
             thanks = Input(payload="Thanks, José! ✓")
             await (await catalog.thread(thread.id, input=thanks)).send(thanks)
@@ -76,7 +76,7 @@ def conversation() -> tuple[StoredEvent, ...]:
 @cache
 def golden_files(name: str) -> tuple[str, str]:
     """Return the events file and the calls file of the conversation."""
-    made = asyncio.run(record(conversation(), shop_module().agents(), name))
+    made = asyncio.run(record(conversation(name), shop_module().agents(), name))
     return golden_text(made.trace), made.calls
 
 
