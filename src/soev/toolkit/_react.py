@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ BUDGET: Final = Budget(cap=25, resume_at=MODEL, tolerance=1)
 Tools = Sequence[Tool[Any]] | Callable[[Any, Any], Sequence[Tool[Any]]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ReActConfig:
     """What a ReActAgent is made of. It is kept for the life of the agent, and never changes.
 
@@ -52,6 +52,7 @@ class ReActConfig:
 
     model: ChatModel
     prompt: str | Callable[[Any], str]
+    _: KW_ONLY
     tools: Tools = ()
     approvals: Mapping[str, Approval] = field(default_factory=dict)
     budget: Budget = BUDGET
