@@ -211,6 +211,13 @@ def test_tasks_of_another_node_are_a_mismatch() -> None:
         actions(graph, log(*OPENED))
 
 
+def test_task_that_would_be_a_branch_is_a_mismatch() -> None:
+    """A task is not taken for a branch when today's graph starts one of its name."""
+    graph = graph_of(steps("start team b"), {"start": "team b"})
+    with pytest.raises(GraphMismatchError, match="position 3, node 'team': a task began there"):
+        actions(graph, log(*STARTED, head(1)))
+
+
 def test_planner_tells_the_engine_what_tasks_need() -> None:
     """The planner gives the seq that tasks hang on, their names and their graphs."""
     planner = Planner(parent())

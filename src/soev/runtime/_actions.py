@@ -355,6 +355,12 @@ def delegated(graph: Graph, node: NodeName, tasks: dict[str, int]) -> Delegation
     return delegation
 
 
+def no_branch(name: str, position: int) -> GraphMismatchError:
+    """Return the error for a task that has the name of a branch that today's graph starts."""
+    problem = "a task began there, and in today's graph it is a branch"
+    return GraphMismatchError(first_node(name), position, problem)
+
+
 def check_branches(targets: tuple[NodeName, ...], branches: dict[str, int]) -> None:
     """Hold the branches that hang on a stream's last event against today's targets.
 

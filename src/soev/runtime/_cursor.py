@@ -129,8 +129,8 @@ class Cursor:
         self.children: Children | None = None
         self.rescued: list[Cursor] = []
 
-    def take(self, event: Event, position: int) -> None:
-        """Take the stream's next event."""
+    def take(self, event: Event, position: int) -> list[Cursor]:
+        """Take the stream's next event, and return the streams that it left behind."""
         kind = role(type(event))
         if self.last is None and isinstance(event, Input):
             self.head = event
@@ -138,16 +138,18 @@ class Cursor:
         self._count(event, kind)
         self.last, self.position = event, position
         self.standing = event if isinstance(event, Request | Failure) else None
+        left: list[Cursor] = []
         if kind != "stop":
             self.at = self.seq
-            if self.kids:
-                self.kids = {seq: kids for seq, kids in self.kids.items() if seq >= self.at}
+            for seq in [seq for seq in self.kids if seq < self.at]:
+                left += self.kids.pop(seq).values()
         if kind == "request":
             self.requests[self.seq] = (position, event.origin)
         elif isinstance(event, EffectIntent):
             self.intent, self.intended = event, position
         elif isinstance(event, EffectResult) and self.intent is not None:
             self.intent = None if event.intent == self.intent.id else self.intent
+        return left
 
     def _count(self, event: Event, kind: Role) -> None:
         """Count for the budget, and note whether the last append holds an output with calls."""
@@ -209,7 +211,8 @@ class Log:
         if event.stream == ROOT_STREAM and opens_turn(event):
             self._begin()
         cursor = self.cursors.get(event.stream) or self.cursor(event.stream)
-        cursor.take(event, self.position)
+        for left in cursor.take(event, self.position):
+            self._drop(left)
         self._note(cursor, event)
         return cursor
 
@@ -252,6 +255,13 @@ class Log:
         self.standing.clear()
         self.intents.clear()
         self.begun, self.ended, self.cancelled = True, False, 0
+
+    def _drop(self, cursor: Cursor) -> None:
+        """Forget a stream that its parent left behind, and the streams below it."""
+        self.cursors.pop(cursor.name, None)
+        for kids in cursor.kids.values():
+            for kid in kids.values():
+                self._drop(kid)
 
     def _note(self, cursor: Cursor, event: Event) -> None:
         """Keep what is asked about the turn as a whole."""

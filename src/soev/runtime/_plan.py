@@ -48,6 +48,7 @@ from soev.runtime._actions import (
     known,
     moves,
     name_problem,
+    no_branch,
     order,
     place,
     recovery,
@@ -232,7 +233,11 @@ class _Turn:
             return self.fault(at, node, problem)
         ends = []
         for name in names:
-            own = [] if self.is_task(name) else self.own.get(name, [])
+            own = self.own.get(name, [])
+            if self.is_task(name):
+                if not at.graph.is_join(first_node(name)):
+                    raise no_branch(name, self.opened[name])
+                own = []
             ends.append(self.stream(_Stream(name, at.graph, own, True, at.fans + 1)))
         if None in ends:
             return None
@@ -268,10 +273,11 @@ class _Turn:
         indices = {order(name)[-1][1] for name in tasks}
         return wanted is not None and not indices.issuperset(range(1, wanted + 1))
 
-    def recover(self, name: str, graph: Graph | None) -> Done | None:
+    def recover(self, name: str, graph: Graph | None = None) -> Done | None:
         """Settle a stream's open intent, unless a request about it waits."""
         position, _, last = self.own[name][-1]
         if not isinstance(last, Request) and not self.stopped(position, last):
+            graph = graph or self.graph_of(name)
             intent = self.reading.intents[name]
             opened = next(at for at, _, event in self.own[name] if event is intent)
             self.found.append(recovery(graph, name, intent, opened))
@@ -281,7 +287,7 @@ class _Turn:
         """Settle the open intents of the streams whose name begins like this."""
         for name in self.reading.intents:
             if name.startswith(prefix):
-                self.recover(name, self.graph_of(name))
+                self.recover(name)
         return None
 
     def graph_of(self, name: str) -> Graph | None:

@@ -36,6 +36,7 @@ from soev.runtime._actions import (
     join_problem,
     known,
     name_problem,
+    no_branch,
     recovery,
     step_action,
     task_graph,
@@ -46,122 +47,27 @@ from soev.runtime._graph import Delegation, Graph, is_delegation
 from soev.runtime._turn import is_final, opens_turn
 
 
-class Planner:
-    """Plans a thread that grows: what `plan` says of the whole trace, for the work of what moved.
+class _Decisions:
+    """What the graph says about the streams that the log knows, kept until they move."""
 
-    It lives as long as the run that feeds it. Older turns cost it nothing.
+    def __init__(self, graph: Graph, since: int) -> None:
+        self.graph, self.since = graph, since
+        self.log = Log()
+        self.ready: dict[str, Cursor] = {}
 
-    Args:
-        graph: The graph of the current turn.
-        since: The position of the thread when the run took its lease.
-    """
-
-    def __init__(self, graph: Graph, *, since: int = 0) -> None:
-        self._graph, self._since = graph, since
-        self._log = Log()
-        self._ready: dict[str, Cursor] = {}
-
-    @property
-    def since(self) -> int:
-        """The position of the thread when the run took its lease."""
-        return self._since
-
-    @since.setter
-    def since(self, position: int) -> None:
-        """Begin a run: what failed up to this position is looked at again."""
-        self._since = position
-        self._forget()
-
-    def use(self, graph: Graph) -> None:
-        """Go on with another graph, as when the next turn began.
-
-        Args:
-            graph: The graph of the turn that the last fresh input opened.
-        """
-        self._graph = graph
-        self._forget()
-
-    @property
-    def trace(self) -> Trace:
-        """The thread's trace."""
-        return self._log.builder.trace()
-
-    def view(self, stream: str) -> Trace:
-        """Return what a step of a stream is given.
-
-        Args:
-            stream: The stream.
-        """
-        return self._log.builder.view(stream)
-
-    def feed(self, event: Event) -> None:
-        """Take the next event of the log.
-
-        Args:
-            event: The event. One without a seq counts as the next of its stream.
-        """
-        main = self._log.main
-        cursor = self._log.feed(event)
-        if self._log.main is not main:
-            self._ready.clear()
-        cursor.stale = True
-        cursor.touch()
-
-    def plan(self) -> Plan:
-        """Decide what must happen next.
-
-        Raises:
-            GraphMismatchError: The graph does not fit what the turn recorded.
-        """
-        try:
-            return Plan(self._actions(), self._log.state())
-        except BaseException:
-            self._forget()
-            raise
-
-    def seq(self, stream: str) -> int:
-        """Return the seq that the branches and tasks of a stream hang on now.
-
-        Args:
-            stream: The stream.
-        """
-        return self._log.cursor(stream).at
-
-    def tasks(self, stream: str) -> tuple[str, ...]:
-        """Return the tasks that a stream has opened at its last event, by index.
-
-        Args:
-            stream: The stream that delegates.
-        """
-        return tuple(self._log.cursor(stream).hanging(tasks=True))
-
-    def graph(self, stream: str) -> Graph:
-        """Return the graph that a stream of the current turn runs on.
-
-        Args:
-            stream: The stream.
-
-        Raises:
-            Exception: `graph_for` raised it for the task that the stream belongs to.
-        """
-        found = self._found(self._log.cursor(stream))
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    def _actions(self) -> tuple[Action, ...]:
+    def actions(self) -> tuple[Action, ...]:
         """First the turn."""
-        log = self._log
-        if log.ended or not log.begun or log.cancelled > self._since:
+        log = self.log
+        if log.ended or not log.begun or log.cancelled > self.since:
             return ()
-        if log.is_over(self._since):
+        if log.is_over(self.since):
             found = [(each.order, self._recovery(each)) for each in log.intents.values()]
             found.sort(key=lambda item: item[0])
             return tuple(action for _, action in found if action is not None)
-        log.main.graph = self._graph
+        log.main.graph = self.graph
         if self._visit(log.main):
             return (End(),)
-        ready = list(self._ready.values())
+        ready = list(self.ready.values())
         if len(ready) > 1:
             ready.sort(key=lambda cursor: cursor.order)
         return tuple(cursor.action for cursor in ready if cursor.action is not None)
@@ -219,7 +125,7 @@ class Planner:
             if trip is not None:
                 return self._act(at, Trip(at.name, node, trip))
         try:
-            targets = after(graph, node, lambda: self.view(at.name))
+            targets = after(graph, node, lambda: self.log.builder.view(at.name))
         except Exception as error:  # noqa: BLE001  # the team's own code may raise anything
             return self._act(at, fault(at.name, node, error))
         if at.kids:
@@ -246,18 +152,20 @@ class Planner:
             return self._act(at, fault(at.name, node, problem))
         children = at.children = Children(node)
         for name, target in zip(names, targets, strict=True):
-            kid = self._log.cursors.get(name)
+            kid = self.log.cursors.get(name)
             if graph.is_join(target) and (kid is None or kid.last is None or kid.head):
                 children.count(Done(target))
+            elif kid is not None and kid.head is not None:
+                raise no_branch(name, kid.opened)
             else:
-                self._enter(at, children, kid or self._log.cursor(name), graph)
+                self._enter(at, children, kid or self.log.cursor(name), graph)
         return self._settle(at, children)
 
     def _delegate(self, at: Cursor, node: NodeName, delegation: Delegation) -> Done | None:
         problem = name_problem(stream_name(at.name, node, at.at, 1))
         if problem:
             return self._act(at, fault(at.name, node, problem))
-        tasks = [self._log.cursors[name] for name in at.hanging(tasks=True)]
+        tasks = [self.log.cursors[name] for name in at.hanging(tasks=True)]
         graphs: list[Graph] = []
         for task in tasks:
             graph = _made(task, delegation)
@@ -275,7 +183,7 @@ class Planner:
     def _is_missing(self, at: Cursor, delegation: Delegation, tasks: list[Cursor]) -> bool:
         if not tasks:
             return True
-        wanted = hand_off_count(delegation, self.view(at.name))
+        wanted = hand_off_count(delegation, self.log.builder.view(at.name))
         indices = {task.order[-1][1] for task in tasks}
         return wanted is not None and not indices.issuperset(range(1, wanted + 1))
 
@@ -305,7 +213,7 @@ class Planner:
 
     def _rescue(self, at: Cursor) -> Done | None:
         """Settle the open intents below a stream that stopped."""
-        for name, cursor in self._log.intents.items():
+        for name, cursor in self.log.intents.items():
             if name.startswith(at.name + "/"):
                 self._act(cursor, self._recovery(cursor))
                 cursor.stale = True
@@ -316,20 +224,20 @@ class Planner:
         """Return what settles a stream's open intent, None while a request about it waits."""
         if at.intent is None or isinstance(at.last, Request) or self._stopped(at):
             return None
-        found = self._found(at)
+        found = self.found(at)
         graph = found if isinstance(found, Graph) else None
         return recovery(graph, at.name, at.intent, at.intended)
 
     def _stopped(self, at: Cursor) -> bool:
         """Whether a stream ends with a Failure of this run."""
-        return isinstance(at.last, Failure) and at.position > self._since
+        return isinstance(at.last, Failure) and at.position > self.since
 
-    def _found(self, at: Cursor) -> Graph | Exception:
+    def found(self, at: Cursor) -> Graph | Exception:
         """Find the graph of a stream from its name."""
         parts = parse_stream(at.name)
         if parts is None or at.parent is None:
-            return self._graph
-        graph = self._found(at.parent)
+            return self.graph
+        graph = self.found(at.parent)
         if isinstance(graph, Exception) or at.head is None:
             return graph
         step = known(graph, parts.node, at.opened).step
@@ -339,9 +247,9 @@ class Planner:
         """Set what is due in a stream. It has something left to do, so there is no outcome."""
         at.action = action
         if action is None:
-            self._ready.pop(at.name, None)
+            self.ready.pop(at.name, None)
         else:
-            self._ready[at.name] = at
+            self.ready[at.name] = at
         return None
 
     def _leave(self, at: Cursor) -> None:
@@ -353,10 +261,10 @@ class Planner:
             kid.stale = True
             self._leave(kid)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Take back all decisions."""
-        self._ready.clear()
-        for cursor in self._log.cursors.values():
+        self.ready.clear()
+        for cursor in self.log.cursors.values():
             cursor.stale, cursor.action, cursor.children, cursor.rescued = True, None, None, []
             cursor.made = cursor.made if isinstance(cursor.made, Graph) else None
 
@@ -372,3 +280,108 @@ def _made(task: Cursor, delegation: Delegation) -> Graph | Exception:
         assert task.head is not None
         task.made = task_graph(delegation, task.head)
     return task.made
+
+
+class Planner:
+    """Plans a thread that grows: what `plan` says of the whole trace, for the work of what moved.
+
+    It lives as long as the run that feeds it. Older turns cost it nothing.
+
+    Args:
+        graph: The graph of the current turn.
+        since: The position of the thread when the run took its lease.
+    """
+
+    def __init__(self, graph: Graph, *, since: int = 0) -> None:
+        self._decisions = _Decisions(graph, since)
+        self._log = self._decisions.log
+
+    @property
+    def since(self) -> int:
+        """The position of the thread when the run took its lease."""
+        return self._decisions.since
+
+    @since.setter
+    def since(self, position: int) -> None:
+        """Begin a run: what failed up to this position is looked at again."""
+        self._decisions.since = position
+        self._decisions.forget()
+
+    def use(self, graph: Graph) -> None:
+        """Go on with another graph, as when the next turn began.
+
+        Args:
+            graph: The graph of the turn that the last fresh input opened.
+        """
+        self._decisions.graph = graph
+        self._decisions.forget()
+
+    @property
+    def trace(self) -> Trace:
+        """The thread's trace."""
+        return self._log.builder.trace()
+
+    def view(self, stream: str) -> Trace:
+        """Return what a step of a stream is given.
+
+        Args:
+            stream: The stream.
+        """
+        return self._log.builder.view(stream)
+
+    def feed(self, event: Event) -> None:
+        """Take the next event of the log.
+
+        Args:
+            event: The event. One without a seq counts as the next of its stream.
+        """
+        main = self._log.main
+        cursor = self._log.feed(event)
+        if self._log.main is not main:
+            self._decisions.ready.clear()
+        cursor.stale = True
+        if cursor.head is event and cursor.parent is not None:
+            cursor.parent.stale = True
+        cursor.touch()
+
+    def plan(self) -> Plan:
+        """Decide what must happen next.
+
+        Raises:
+            GraphMismatchError: The graph does not fit what the turn recorded.
+        """
+        try:
+            return Plan(self._decisions.actions(), self._log.state())
+        except BaseException:
+            self._decisions.forget()
+            raise
+
+    def seq(self, stream: str) -> int:
+        """Return the seq that the branches and tasks of a stream hang on now.
+
+        Args:
+            stream: The stream.
+        """
+        return self._log.cursor(stream).at
+
+    def tasks(self, stream: str) -> tuple[str, ...]:
+        """Return the tasks that a stream has opened at its last event, by index.
+
+        Args:
+            stream: The stream that delegates.
+        """
+        return tuple(self._log.cursor(stream).hanging(tasks=True))
+
+    def graph(self, stream: str) -> Graph:
+        """Return the graph that a stream of the current turn runs on.
+
+        Args:
+            stream: The stream.
+
+        Raises:
+            Exception: `graph_for` raised it for the task that the stream belongs to.
+        """
+        found = self._decisions.found(self._log.cursor(stream))
+        if isinstance(found, Exception):
+            raise found
+        return found
