@@ -100,6 +100,11 @@ class FaultyStore:
         return lambda *args, **kwargs: self.fault(Call(self.store, name, args, kwargs, self.memory))
 
 
+def never() -> asyncio.Future[Any]:
+    """Return a future that nothing ends."""
+    return asyncio.get_running_loop().create_future()
+
+
 # --- append ---------------------------------------------------------------------------------------
 
 
@@ -632,7 +637,7 @@ async def sleeps_through_appends(call: Call) -> Any:
     """Look at the beginning and at the end."""
     head = await call.store.head(call.thread_id)
     if not moved(head, call.kwargs["after"]):
-        await asyncio.sleep(call.kwargs["timeout"])
+        await asyncio.wait([never()], timeout=call.kwargs["timeout"])
     return await call.store.head(call.thread_id)
 
 
@@ -668,7 +673,7 @@ async def wakes_one_only(call: Call) -> Any:
     waiting = call.memory.setdefault(call.thread_id, [])
     waiting.append(None)
     try:
-        return await (asyncio.sleep(60) if len(waiting) > 2 else call.sound())
+        return await (never() if len(waiting) > 2 else call.sound())
     finally:
         waiting.pop()
 

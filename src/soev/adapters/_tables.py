@@ -207,19 +207,19 @@ class Streams:
 
 
 def _kind(database: Database, event: StoredEvent) -> int:
+    """Return the key of an event's type, origin and version."""
     kind = event.type, event.origin, event.version
-    key = database.kinds.get(kind)
-    if key is None:
+    if kind not in database.kinds:
         found = database.execute(
             "SELECT key FROM kinds WHERE type = ? AND origin IS ? AND version IS ?", kind
         ).fetchone()
-        made = found or (
-            database.execute(
-                "INSERT INTO kinds(type, origin, version) VALUES (?, ?, ?)", kind
-            ).lastrowid,
-        )
-        key = database.kinds[kind] = made[0]
-    return key
+        database.kinds[kind] = found[0] if found else _new_kind(database, kind)
+    return database.kinds[kind]
+
+
+def _new_kind(database: Database, kind: tuple[str, str | None, str | None]) -> int:
+    made = database.execute("INSERT INTO kinds(type, origin, version) VALUES (?, ?, ?)", kind)
+    return made.lastrowid or 0
 
 
 def insert(
