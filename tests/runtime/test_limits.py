@@ -78,6 +78,16 @@ def test_a_branch_counts_what_its_parent_did() -> None:
     assert at_most(3, calls="search", error="spent")(trace.view("main")) == "spent"
 
 
+def test_a_result_in_a_branch_counts_for_its_parents_call() -> None:
+    """Calls that a branch answers for its parent count there, and after the join, once each."""
+    output, result = called("search", "a")
+    answered = [result.model_copy(update={"stream": f"main/t#2.{n}"}) for n in (1, 2)]
+    trace = Trace([Input(payload="go"), output, *answered])
+    for view in (trace.view("main/t#2.1"), trace.view("main/t#2.2"), trace.view("main")):
+        assert at_most(1, calls="search", error="spent")(view) == "spent"
+        assert at_most(2, calls="search", error="spent")(view) is None
+
+
 @pytest.mark.parametrize(
     ("make", "match"),
     [

@@ -172,9 +172,9 @@ def test_numbers_become_real_ids(
     st.fixed_dictionaries(
         {},
         optional={
-            "doc": st.sampled_from(["1", "2", "3", "7", "x"]),
+            "doc": st.sampled_from(["1", "2", "3", "7", "x", "D"]),
             "docs": st.lists(st.sampled_from(["1", "4", "9"]), max_size=4),
-            "result": st.sampled_from(["r1", "r9"]),
+            "result": st.sampled_from(["r1", "r9", "call-a"]),
             "free": st.text(max_size=3),
         },
     )

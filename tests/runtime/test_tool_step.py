@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, JsonValue
 
@@ -508,7 +508,6 @@ async def test_a_limited_call_after_a_failing_one_does_not_run() -> None:
     assert log.lines == []
 
 
-@settings(deadline=None)  # each example makes an event loop
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=12))
 def test_limits_and_repeats_hold_step_by_step(steps: list[tuple[int, bool]]) -> None:
     """Over a conversation a tool runs as often as its limit and the calls before it allow."""
