@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import cache
+from typing import Any, ClassVar, Literal, get_args, get_origin
+from uuid import UUID
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    JsonValue,
+    SerializationInfo,
     SerializerFunctionWrapHandler,
     ValidationInfo,
     model_serializer,
@@ -19,7 +27,8 @@ from soev.domain._errors import UnknownElementTypeError
 from soev.domain._json import write_checked
 from soev.domain._parts import Content
 
-E = TypeVar("E", bound="Element")
+_SHOWN = object()
+"""The context of a dump that is shown to a model."""
 
 
 class Element(BaseModel):
@@ -46,9 +55,8 @@ class Element(BaseModel):
 
         Override it to show something else: a text, or message parts.
         """
-        fields = self.model_dump(mode="json", serialize_as_any=True, exclude={"id", "ref"})
-        fields.pop("tag", None)
-        return write_checked(fields, type(self).__name__)
+        shown = self.model_dump(mode="json", serialize_as_any=True, context=_SHOWN)
+        return write_checked(shown, type(self).__name__)
 
     @classmethod
     def upgrade(cls, data: dict[str, Any], version: str | None) -> dict[str, Any]:
@@ -61,9 +69,17 @@ class Element(BaseModel):
         return data
 
     @model_serializer(mode="wrap")
-    def _tagged(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Put the tag beside the fields, so that the class can be found again."""
-        return {"tag": tag_of(type(self)), **handler(self)}
+    def _tagged(
+        self, handler: SerializerFunctionWrapHandler, info: SerializationInfo
+    ) -> dict[str, Any]:
+        """Put the tag beside the fields, so that the class can be found again.
+
+        What is shown to a model has neither tag nor id, in nested elements too.
+        """
+        dumped: dict[str, Any] = handler(self)
+        if info.context is _SHOWN:
+            return {name: value for name, value in dumped.items() if name not in {"id", "ref"}}
+        return {"tag": tag_of(type(self)), **dumped}
 
     @model_validator(mode="wrap")
     @classmethod
@@ -79,9 +95,9 @@ class Element(BaseModel):
         found = reader.types.by_tag(str(data["tag"]))
         if not issubclass(found, cls):
             raise ValueError(f"an element of class {found.__name__} is no {cls.__name__}")
-        fields = {key: value for key, value in data.items() if key != "tag"}
-        fields = found.upgrade(fields, reader.version)
-        return handler(fields) if found is cls else found.model_validate(fields, context=reader)
+        stored = {key: value for key, value in data.items() if key != "tag"}
+        stored = found.upgrade(stored, reader.version)
+        return handler(stored) if found is cls else found.model_validate(stored, context=reader)
 
 
 class Source(Element):
@@ -163,23 +179,47 @@ _SCALARS = (str, int, float, bool, bytes, type(None))
 def elements_in(value: object) -> Iterator[Element]:
     """Yield the elements in a value, depth first in field order, a whole before what it holds.
 
-    Plain JSON holds none, so mappings and lists of scalars cost a look and nothing more.
+    Plain JSON holds none, so fields of plain JSON and of scalars are not looked into.
 
     Args:
-        value: An event, an element, another pydantic object, or a collection of these.
+        value: An event, an element, another pydantic object or dataclass, or a collection of these.
     """
     if isinstance(value, _SCALARS):
         return
     if isinstance(value, Element):
         yield value
+    for inner in _parts_of(value):
+        yield from elements_in(inner)
+
+
+def _parts_of(value: object) -> Iterable[object]:
+    """Return what a value holds, but for what can hold no element."""
     if isinstance(value, BaseModel):
-        for name in type(value).__pydantic_fields__:
-            field = getattr(value, name)
-            if not isinstance(field, _SCALARS):
-                yield from elements_in(field)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from elements_in(item)
-    elif isinstance(value, (tuple, list, set, frozenset)):
-        for item in value:
-            yield from elements_in(item)
+        return [getattr(value, name) for name in _fields_with_room(type(value))]
+    if isinstance(value, Mapping):
+        return value.values()
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, field.name) for field in fields(value)]
+    return ()
+
+
+@cache
+def _fields_with_room(cls: type[BaseModel]) -> tuple[str, ...]:
+    """Return the fields of a class whose annotation leaves room for an element."""
+    infos = cls.__pydantic_fields__.items()
+    return tuple(name for name, info in infos if _has_room(info.annotation))
+
+
+def _has_room(annotation: Any) -> bool:
+    """Whether a value of an annotation can be or hold an element. In doubt it can."""
+    if annotation is JsonValue or get_origin(annotation) is Literal:
+        return False
+    arguments = get_args(annotation)
+    if arguments:
+        return any(_has_room(each) for each in arguments if each is not Ellipsis)
+    if isinstance(annotation, type):
+        plain = (*_SCALARS, date, time, timedelta, Decimal, Enum, UUID)
+        return not issubclass(annotation, plain)
+    return True
