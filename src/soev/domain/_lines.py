@@ -305,7 +305,7 @@ class Weave:
         They are left out while they run, so that their next event fits in.
         """
         line = stream.line
-        if line is None:
+        if line is None or not stream.own:
             line = stream.line = Line(stream.name, self._base(stream))
             stream.marks, stream.spliced = [line.offset], False
         for taken in range(len(stream.marks) - 1, count):
