@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from soev.domain import SoevError
 from soev.golden import Agents, load_agents
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ No agents to hold golden traces to. Say where they come from, in one of these th
   3. the ini key soev_catalog = shop.agents:agents"""
 
 
-class NoAgentsError(Exception):
+class NoAgentsError(SoevError):
     """Nobody says where the agents come from."""
 
     def __str__(self) -> str:

@@ -32,7 +32,11 @@ def load_agents(place: str, model: ChatModel | None = None) -> Agents:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
-        raise CatalogError(place, f"there is no module `{error.name}` to import") from error
+        problem = (
+            f"there is no module `{error.name}` to import; the ini key `pythonpath` of pytest can "
+            "name its directory"
+        )
+        raise CatalogError(place, problem) from error
     if not hasattr(module, attribute):
         raise CatalogError(place, f"`{module_name}` has no attribute `{attribute}`")
     return agents_of(getattr(module, attribute), place, model)

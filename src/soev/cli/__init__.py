@@ -1,0 +1,5 @@
+"""The `soev` command."""
+
+from soev.cli._main import main
+
+__all__ = ["main"]
