@@ -225,6 +225,30 @@ class Messages(Sequence[Message]):
             grown.add(message)
         return _window(grown, len(grown.items))
 
+    def shared(self, other: Messages) -> int:
+        """Count the messages at the beginning that both have, as far as their storage tells.
+
+        Lists that grew from each other are known to; equal messages that were added apart are not.
+        """
+        one, two = self, other
+        while one._grown is not two._grown:
+            base, other_base = one._grown.base, two._grown.base
+            if base is not None and (other_base is None or len(base) >= len(other_base)):
+                one = base
+            elif other_base is not None:
+                two = other_base
+            else:
+                return 0
+        return min(len(one), len(two))
+
+    def after(self, count: int) -> Iterator[Message]:
+        """Yield the messages after the first `count`, without a walk through those."""
+        grown = self._grown
+        if count < grown.offset and grown.base is not None:
+            yield from grown.base.after(count)
+        for place in range(max(count - grown.offset, 0), self._count):
+            yield grown.items[place]
+
     def fork(self) -> Messages:
         """Return the same sequence over a list of its own, so that both can grow in place."""
         return _window(_Grown(self), 0)

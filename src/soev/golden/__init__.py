@@ -9,7 +9,6 @@ from soev.golden._calls import (
     Comparison,
     RouteException,
     ShownCall,
-    ShownMessage,
     ShownRequest,
     ShownTool,
 )
@@ -25,6 +24,7 @@ from soev.golden._changes import (
 )
 from soev.golden._check import CheckOptions, check, damaged
 from soev.golden._cluster import cluster
+from soev.golden._conversation import ShownMessage, ShownMessages
 from soev.golden._diff import diff_calls, diff_requests
 from soev.golden._errors import (
     BadLineError,
@@ -91,6 +91,7 @@ __all__ = [
     "Shower",
     "ShownCall",
     "ShownMessage",
+    "ShownMessages",
     "ShownRequest",
     "ShownTool",
     "Style",

@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from typing import Literal
 
+from soev.golden._conversation import ShownMessage, ShownMessages
 from soev.golden._escape import quoted
 
-Role = Literal["system", "user", "assistant", "tool"]
 Comparison = Literal["as recorded", "changed since recorded", "not comparable"]
-
-
-@dataclass(frozen=True)
-class ShownMessage:
-    """A message as lines of text. Two messages with the same lines are the same message.
-
-    Args:
-        role: Who speaks.
-        lines: Everything that the model sees of it, escaped, one item a line.
-        call: The handle of the call, for the role `tool`.
-    """
-
-    role: Role
-    lines: tuple[str, ...]
-    call: str | None = None
-
-    @cached_property
-    def digest(self) -> bytes:
-        """A digest of everything in it."""
-        return sha256(repr((self.role, self.call, self.lines)).encode()).digest()
-
-    @cached_property
-    def size(self) -> int:
-        """How many characters its lines have."""
-        return sum(map(len, self.lines)) + len(self.lines)
 
 
 @dataclass(frozen=True)
@@ -64,7 +39,7 @@ class ShownRequest:
     """A ChatRequest as a person reads it. Nothing that its hash covers is left out.
 
     Args:
-        messages: The messages.
+        messages: The messages. Any sequence; kept as `ShownMessages`.
         tools: The tools.
         model: The model asked for, or None for the adapter's own.
         options: The options as JSON texts, by name.
@@ -72,29 +47,35 @@ class ShownRequest:
         response_schema: The schema's canonical JSON, or None.
     """
 
-    messages: tuple[ShownMessage, ...]
+    messages: Sequence[ShownMessage]
     tools: tuple[ShownTool, ...] = ()
     model: str | None = None
     options: tuple[tuple[str, str], ...] = ()
     tool_choice: str = "auto"
     response_schema: str | None = None
 
+    def __post_init__(self) -> None:
+        """Keep the messages in a sequence that shares its beginning."""
+        object.__setattr__(self, "messages", ShownMessages.of(self.messages))
+
+    @property
+    def conversation(self) -> ShownMessages:
+        """The messages, in the form that they are kept in."""
+        assert isinstance(self.messages, ShownMessages)
+        return self.messages
+
     @cached_property
     def digest(self) -> bytes:
         """A digest of everything in it, equal for equal requests alone."""
-        sha = sha256()
         rest = (self.tools, self.model, self.options, self.tool_choice, self.response_schema)
-        for message in self.messages:
-            sha.update(message.digest)
-        sha.update(repr(rest).encode())
-        return sha.digest()
+        return sha256(self.conversation.digest + repr(rest).encode()).digest()
 
     @cached_property
     def size(self) -> int:
         """How many characters of text it shows: messages, tools and schema."""
         tools = sum(len(line) + 1 for tool in self.tools for line in (tool.name, *tool.lines))
         schema = len(self.response_schema or "")
-        return sum(message.size for message in self.messages) + tools + schema
+        return self.conversation.size + tools + schema
 
 
 @dataclass(frozen=True)
@@ -150,6 +131,7 @@ class CallsFile:
         calls: The model calls, in log order.
         routes: The accepted exceptions of routing.
         places: Where things stand in the text that it was parsed from. It is not compared.
+        shared: For a call, the earlier call that it has its first messages from, and how many.
     """
 
     name: str
@@ -158,6 +140,7 @@ class CallsFile:
     calls: tuple[ShownCall, ...]
     routes: tuple[RouteException, ...] = ()
     places: Mapping[tuple[int, str], int] = field(default_factory=dict, compare=False, repr=False)
+    shared: Mapping[int, tuple[int, int]] = field(default_factory=dict, compare=False, repr=False)
 
     def line(self, call: int, part: str = "") -> int:
         """Return the 1-based line of a call's heading, or of the first line of a part of it.
@@ -168,4 +151,8 @@ class CallsFile:
             call: The call's index.
             part: `message N`, `tool NAME`, or nothing for the heading.
         """
-        return self.places.get((call, part)) or self.places.get((call, "")) or 1
+        heading = self.places.get((call, "")) or 1
+        kind, _, number = part.partition(" ")
+        while kind == "message" and call in self.shared and int(number) < self.shared[call][1]:
+            call = self.shared[call][0]
+        return self.places.get((call, part)) or heading

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from soev.golden._calls import CallsFile, ShownCall, ShownMessage, ShownRequest, ShownTool
+from soev.golden._calls import CallsFile, ShownCall, ShownRequest, ShownTool
 from soev.golden._changes import CallReport, Change, ChangeKind
+from soev.golden._conversation import ShownMessage, ShownMessages
 from soev.golden._hunks import Hunk, hunks, spans
-from soev.golden._render import shared_messages
 
 _MARK = re.compile(r"\[\^?\d+(?:, ?\d+)*\]|\(\d+(?:, ?\d+)*\)|<cite>[\d, ]+</cite>")
 _HANDLE = re.compile(r" as [rx]\d+\Z")
@@ -26,13 +26,41 @@ def diff_requests(accepted: ShownRequest, today: ShownRequest) -> tuple[Change, 
         accepted: The request that was accepted.
         today: The request that today's code sends.
     """
-    if accepted is today or accepted.digest == today.digest:
-        return ()
-    return (
-        *_settings(accepted, today),
-        *_messages(accepted.messages, today.messages),
-        *_tools(accepted.tools, today.tools),
-    )
+    return tuple(_Differ().requests(accepted, today))
+
+
+class _Differ:
+    """Compares requests, and keeps what it found for the requests that go on from them."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, bytes], tuple[Change, ...]] = {}
+
+    def requests(self, accepted: ShownRequest, today: ShownRequest) -> Iterator[Change]:
+        """Yield how one request differs from another."""
+        if accepted is today or accepted.digest == today.digest:
+            return
+        yield from _settings(accepted, today)
+        yield from self.messages(accepted.conversation, today.conversation)
+        yield from _tools(accepted.tools, today.tools)
+
+    def messages(self, old: ShownMessages, new: ShownMessages) -> tuple[Change, ...]:
+        """Compare conversations; what both end with is set aside, back to what is known."""
+        passed = []
+        key = (old.digest, new.digest)
+        while (
+            key not in self._known
+            and old.before is not None
+            and new.before is not None
+            and old.last == new.last
+        ):
+            passed.append(key)
+            old, new = old.before, new.before
+            key = (old.digest, new.digest)
+        if key not in self._known:
+            self._known[key] = tuple(_messages(tuple(old), tuple(new)))
+        for each in passed:
+            self._known[each] = self._known[key]
+        return self._known[key]
 
 
 def _settings(accepted: ShownRequest, today: ShownRequest) -> Iterator[Change]:
@@ -215,10 +243,11 @@ def diff_calls(accepted: CallsFile | None, today: CallsFile) -> tuple[CallReport
         return tuple(_report(call, None, (), None) for call in today.calls)
     old = {call.index: call for call in accepted.calls}
     reports = []
+    differ = _Differ()
     before: dict[str, tuple[ShownCall, ShownCall]] = {}
     for call in today.calls:
         was = old.pop(call.index, None)
-        changes = _call_changes(was, call, before.get(call.stream))
+        changes = _call_changes(differ, was, call, before.get(call.stream))
         reports.append(_report(call, was, changes, accepted))
         if was is not None:
             before[call.stream] = (was, call)
@@ -230,13 +259,16 @@ def diff_calls(accepted: CallsFile | None, today: CallsFile) -> tuple[CallReport
 
 
 def _call_changes(
-    was: ShownCall | None, call: ShownCall, before: tuple[ShownCall, ShownCall] | None
+    differ: _Differ,
+    was: ShownCall | None,
+    call: ShownCall,
+    before: tuple[ShownCall, ShownCall] | None,
 ) -> tuple[Change, ...]:
     if was is None or (was.request is None and call.request is not None):
         return (Change("call added", call.node),)
     if was.request is None or call.request is None:
         return ()
-    changes = diff_requests(was.request, call.request)
+    changes = tuple(differ.requests(was.request, call.request))
     if (was.node, was.stream, was.turn) != (call.node, call.stream, call.turn):
         places = [f"turn {each.turn}, {each.stream}, node {each.node}" for each in (was, call)]
         changes += (_fact("call moved", call.node, *places),)
@@ -263,7 +295,7 @@ def _cached(before: ShownCall, call: ShownCall) -> int:
     one, other = before.request, call.request
     if one is None or other is None or (one.tools, one.model) != (other.tools, other.model):
         return 0
-    return shared_messages(one.messages, other.messages)
+    return one.conversation.shared(other.conversation)
 
 
 def _report(

@@ -11,10 +11,10 @@ from soev.golden._calls import (
     CallsFile,
     RouteException,
     ShownCall,
-    ShownMessage,
     ShownRequest,
     ShownTool,
 )
+from soev.golden._conversation import ShownMessage, ShownMessages
 from soev.golden._errors import BadLineError, TruncatedFileError, UnknownFormatError
 from soev.golden._escape import BLANK, NAME, json_text, unescape, unquoted
 from soev.golden._files import refuse_conflicts
@@ -71,6 +71,8 @@ class _Reader:
         self.places: dict[tuple[int, str], int] = {}
         self.toolsets: dict[str, tuple[tuple[ShownTool, ...], dict[str, int]]] = {}
         self.requests: dict[int, ShownRequest] = {}
+        self.bases: dict[int, tuple[int, int]] = {}
+        self.root = ShownMessages()
 
     def calls_file(self) -> CallsFile:
         title = self.take()
@@ -87,7 +89,15 @@ class _Reader:
         if len(calls) != int(agent[3]):
             problem = f"line 3 says {agent[3]} calls, the file has {len(calls)}"
             raise TruncatedFileError(self.file, len(self.lines), problem, _ADVICE)
-        return CallsFile(name, unquoted(agent[1]), int(agent[2]), tuple(calls), routes, self.places)
+        return CallsFile(
+            name,
+            unquoted(agent[1]),
+            int(agent[2]),
+            tuple(calls),
+            routes,
+            self.places,
+            self.bases,
+        )
 
     def peek(self) -> str:
         """Return the next line that is not blank, or nothing at the end."""
@@ -178,7 +188,7 @@ class _Reader:
         tools = self.toolset(index, toolset)
         shared = self.shared(index)
         base = self.settings(DEFAULTS if shared is None else shared)
-        messages = list(() if shared is None else shared.messages)
+        messages = self.root if shared is None else shared.conversation
         while (heading := _MESSAGE.match(self.peek())) is not None:
             self.take()
             if int(heading[1]) != len(messages):
@@ -186,9 +196,10 @@ class _Reader:
             self.places[index, f"message {len(messages)}"] = self.at + 1
             call = None if heading[3] is None else self.name(heading[3])
             role = heading[2]
-            messages.append(ShownMessage(role, self.body(), call))  # type: ignore[arg-type]  # by the pattern
+            message = ShownMessage(role, self.body(), call)  # type: ignore[arg-type]  # by the pattern
+            messages = messages.adding([message])
         name = None if model is None else self.name(model)
-        request = replace(base, messages=tuple(messages), tools=tools, model=name)
+        request = replace(base, messages=messages, tools=tools, model=name)
         self.requests[index] = request
         return request
 
@@ -211,9 +222,8 @@ class _Reader:
         base = self.requests.get(call)
         if base is None or len(base.messages) < count:
             self.refuse(f"no earlier call {call} has messages 0..{found[1]}")
-        for place in range(count):
-            self.places[index, f"message {place}"] = self.places[call, f"message {place}"]
-        return replace(base, messages=base.messages[:count])
+        self.bases[index] = call, count
+        return replace(base, messages=base.conversation.first(count))
 
     def settings(self, base: ShownRequest) -> ShownRequest:
         while (found := _SETTING.match(self.peek())) is not None:

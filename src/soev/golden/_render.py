@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
-from soev.golden._calls import CallsFile, ShownCall, ShownMessage, ShownRequest, ShownTool
+from soev.golden._calls import CallsFile, ShownCall, ShownRequest, ShownTool
+from soev.golden._conversation import ShownMessage, ShownMessages
 from soev.golden._escape import BLANK, escape, quoted
 from soev.golden._numbers import counted
 
@@ -76,10 +76,19 @@ def _request(index: int, request: ShownRequest, prefixes: Prefixes) -> Iterator[
     if base is not None:
         yield f"= 0..{shared - 1} of call {base[0]}"
     yield from _settings(request, DEFAULTS if base is None else base[1])
-    for place, message in enumerate(request.messages[shared:], shared):
+    for place, message in enumerate(_after(request.conversation, shared), shared):
         call = "" if message.call is None else f" {quoted(message.call)}"
         yield f"### {place} {message.role}{call}"
         yield from body(message.lines)
+
+
+def _after(messages: ShownMessages, count: int) -> list[ShownMessage]:
+    """Return the messages after the first ones, without a walk through those."""
+    found = []
+    while len(messages) > count and messages.last is not None and messages.before is not None:
+        found.append(messages.last)
+        messages = messages.before
+    return found[::-1]
 
 
 def _settings(request: ShownRequest, base: ShownRequest) -> Iterator[str]:
@@ -113,51 +122,24 @@ def body(lines: Sequence[str]) -> Iterator[str]:
             yield INDENT + BLANK
 
 
-@dataclass
-class _Node:
-    """A message in the tree of all beginnings, and the call that had it first."""
-
-    call: tuple[int, ShownRequest]
-    after: dict[ShownMessage, _Node] = field(default_factory=dict)
-
-
 class Prefixes:
     """Finds, for each call, the earlier call that it shares the longest beginning with."""
 
     def __init__(self) -> None:
-        self._roots: dict[ShownMessage, _Node] = {}
-        self._path: list[_Node] = []
-        self._previous: tuple[ShownMessage, ...] = ()
+        self._seen: dict[bytes, tuple[int, ShownRequest]] = {}
 
     def add(self, index: int, request: ShownRequest) -> tuple[tuple[int, ShownRequest] | None, int]:
         """Take the next call.
 
         Returns:
-            The earlier call, its index and request, and how many messages are shared; None and
-            0 when no message is.
+            The first call that has the same beginning, its index and request, and how many
+            messages are shared; None and 0 when no message is.
         """
-        messages = request.messages
-        path = self._path[: shared_messages(self._previous, messages)]
-        found = None
-        shared = len(path)
-        for message in messages[len(path) :]:
-            after = path[-1].after if path else self._roots
-            if message in after:
-                shared += 1
-            else:
-                after[message] = _Node((index, request))
-            path.append(after[message])
-        if shared:
-            found = path[shared - 1].call
-        self._path, self._previous = path, messages
-        return found, shared
-
-
-def shared_messages(one: Sequence[ShownMessage], other: Sequence[ShownMessage]) -> int:
-    """Count the messages that two requests begin with alike."""
-    count = 0
-    for mine, yours in zip(one, other, strict=False):
-        if mine is not yours and mine != yours:
-            break
-        count += 1
-    return count
+        beginning: ShownMessages | None = request.conversation
+        while beginning is not None and beginning.digest not in self._seen:
+            if len(beginning):
+                self._seen[beginning.digest] = index, request
+            beginning = beginning.before
+        if beginning is None:
+            return None, 0
+        return self._seen[beginning.digest], len(beginning)

@@ -14,12 +14,14 @@ from soev.domain import (
     Content,
     ImagePart,
     Message,
+    Messages,
     ToolCall,
     ToolDef,
     ToolMessage,
     role_of,
 )
-from soev.golden._calls import ShownMessage, ShownRequest, ShownTool
+from soev.golden._calls import ShownRequest, ShownTool
+from soev.golden._conversation import ShownMessage, ShownMessages
 from soev.golden._escape import BLANK, NAME, escape, json_text, quoted
 
 MAX_CALL_LINE = 100
@@ -49,14 +51,15 @@ class Shower:
     """
 
     def __init__(self) -> None:
-        self._messages: dict[int, tuple[Message, ShownMessage]] = {}
+        self._root = ShownMessages()
+        self._previous: tuple[Messages, ShownMessages] = (Messages(), self._root)
         self._tools: dict[ToolDef, ShownTool] = {}
 
     def request(self, request: ChatRequest) -> ShownRequest:
         """Show one request."""
         schema = request.response_schema
         return ShownRequest(
-            messages=tuple(map(self._message, request.messages)),
+            messages=self._conversation(request.messages),
             tools=tuple(map(self._tool, request.tools)),
             model=request.model,
             options=tuple(
@@ -66,11 +69,14 @@ class Shower:
             response_schema=None if schema is None else json_text(schema),
         )
 
-    def _message(self, message: Message) -> ShownMessage:
-        known = self._messages.get(id(message))
-        if known is None:
-            known = self._messages[id(message)] = (message, shown_message(message))
-        return known[1]
+    def _conversation(self, messages: Sequence[Message]) -> ShownMessages:
+        """Show messages, from the last request on when they go on from it."""
+        assert isinstance(messages, Messages)
+        previous, said = self._previous
+        known = messages.shared(previous)
+        found = said.first(known).adding(map(shown_message, messages.after(known)))
+        self._previous = messages, found
+        return found
 
     def _tool(self, tool: ToolDef) -> ShownTool:
         known = self._tools.get(tool)
