@@ -205,6 +205,12 @@ def test_a_default_is_kept_as_it_is() -> None:
     assert schema["properties"]["x"]["default"] == default
 
 
+def test_bounds_are_written_as_whole_numbers() -> None:
+    """A bound of `0.0` and one of `0` are one bound, whichever a version of pydantic keeps."""
+    made = tool_def(tool_of({"x": Annotated[float, Field(ge=0.0, lt=2.5)]}))
+    assert '"x":{"exclusiveMaximum":2.5,"minimum":0,"type":"number"}' in made.json
+
+
 def test_recorded_fields_are_hidden() -> None:
     """What the log fills in is neither shown nor required."""
     schema = shown({"docs": Recorded[Document]})
