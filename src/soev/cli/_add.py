@@ -129,12 +129,12 @@ async def _events(path: Path, thread_id: str, until: int | None) -> Sequence[Sto
             page = await store.read(thread_id, limit=until)
             others = [] if page.entries else await store.threads(limit=SHOWN_THREADS + 1)
         except SoevError as error:
-            raise click.ClickException(f"{shown(path)}: {error}") from None
+            raise click.ClickException(f"{path}: {error}") from None
     if not page.entries:
         known = ", ".join(repr(each.thread_id) for each in others[:SHOWN_THREADS]) or "none"
         more = ", ..." if len(others) > SHOWN_THREADS else ""
         raise click.ClickException(
-            f"{shown(path)} has no thread {thread_id!r}. Its latest threads: {known}{more}"
+            f"{path} has no thread {thread_id!r}. Its latest threads: {known}{more}"
         )
     events = [entry.event for entry in page.entries]
     if until is not None and len(events) < until:

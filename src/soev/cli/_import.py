@@ -106,7 +106,7 @@ class _Bulk:
         with click.progressbar(imported.traces, label="replaying", file=sys.stderr) as traces:
             for path, trace in zip(paths, traces, strict=True):
                 try:
-                    yield path, trace, asyncio.run(self._calls(trace))
+                    yield path, trace, self._calls(trace)
                 except SoevError as error:
                     self.refuse(str(error))
 
@@ -116,13 +116,13 @@ class _Bulk:
             raise click.ClickException(f"{why}\nNothing was written. --skip-bad leaves it out.")
         self.refused.append(why)
 
-    async def _calls(self, trace: GoldenTrace) -> str:
+    def _calls(self, trace: GoldenTrace) -> str:
         """Return the calls file of a trace.
 
         Raises:
             SoevError: Today's code cannot replay it, or a file would hold a secret.
         """
-        report = await check(trace, None, self.agents)
+        report = asyncio.run(check(trace, None, self.agents))
         if report.problems:
             raise _UnfitError(trace.header.source, report.problems[0].text)
         name, extra = trace.header.name, self.scrubbing
