@@ -253,6 +253,26 @@ async def test_stop_during_an_acquire_without_an_answer_gives_the_lease_back(
     assert (await store.head("t-1")).lease is None
 
 
+@pytest.mark.parametrize(("slow", "runs"), [(2.6, True), (2.8, False)])
+async def test_the_deadline_counts_from_before_the_acquire(
+    clock: LoopClock, slow: float, runs: bool
+) -> None:
+    """A lease whose answer took too long is not trusted: no step begins."""
+    store = FaultyTraceStore(InMemoryTraceStore(clock=clock))
+
+    async def wait(call: int) -> None:
+        clock.advance(slow)
+
+    store.hooks["acquire"] = wait
+    thread = thread_of(line(a=says("in time")), store, Runs(lease_ttl=3, clock=clock))
+    if runs:
+        assert names(await thread.send(HELLO)) == ["Input", "in time", "Ended"]
+    else:
+        with pytest.raises(LeaseLostError):
+            await thread.send(HELLO)
+        assert names(await thread.trace()) == ["Input"]
+
+
 async def test_an_acquire_without_any_answer_is_given_up(clock: LoopClock) -> None:
     """An acquire is repeated for as long as the lease would have lasted."""
     store = FaultyTraceStore(InMemoryTraceStore(clock=clock))
