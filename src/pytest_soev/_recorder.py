@@ -14,7 +14,7 @@ import pytest
 
 from pytest_soev._agents import NoAgentsError
 from pytest_soev._check import agents_for, shown_path, teller
-from pytest_soev._settings import DEFAULT_DIRECTORY, golden_directories
+from pytest_soev._settings import DEFAULT_DIRECTORY, named_directories
 from soev.domain import Event, StoredEvent
 from soev.golden import (
     TRACE_SUFFIX,
@@ -92,7 +92,7 @@ class GoldenRecorder:
         taken = self._config.stash.setdefault(_RECORDED, {}).setdefault(name, node)
         if taken != node:
             _fail(f"golden trace {name!r} is recorded by {taken} too: give one another name")
-        found = golden_directories(self._config)
+        found = named_directories(self._config)
         directory = found[0] if found else self._config.rootpath / DEFAULT_DIRECTORY
         return directory / f"{name}{TRACE_SUFFIX}"
 

@@ -86,18 +86,23 @@ def golden_directories(config: pytest.Config) -> tuple[Path, ...]:
     Raises:
         UsageError: One of them is not there.
     """
-    named = [config.invocation_params.dir / name for name in config.getoption("soev_golden")]
-    configured = [Path(path) for path in config.getini("soev_golden")]
-    for origin, paths in (("--soev-golden", named), ("soev_golden in the ini file", configured)):
-        for path in paths:
-            if not path.is_dir():
-                raise pytest.UsageError(
-                    f"{origin} names {str(path)!r}, which is no directory. Correct it, or make "
-                    "the directory with `soev golden init`."
-                )
+    origin = "--soev-golden" if config.getoption("soev_golden") else "soev_golden in the ini file"
+    named = named_directories(config)
+    for path in named:
+        if not path.is_dir():
+            raise pytest.UsageError(
+                f"{origin} names {str(path)!r}, which is no directory. Correct it, or make "
+                "the directory with `soev golden init`."
+            )
     default = config.rootpath / DEFAULT_DIRECTORY
-    found = named or configured or ([default] if default.is_dir() else [])
-    return tuple(Path(os.path.abspath(path)) for path in found)  # noqa: PTH100  # keeps links
+    return named or ((default,) if default.is_dir() else ())
+
+
+def named_directories(config: pytest.Config) -> tuple[Path, ...]:
+    """Return the golden directories that the option, else the ini file, names."""
+    given = [config.invocation_params.dir / name for name in config.getoption("soev_golden")]
+    paths = given or config.getini("soev_golden")
+    return tuple(Path(os.path.abspath(path)) for path in paths)  # noqa: PTH100  # keeps links
 
 
 def in_ci(config: pytest.Config) -> bool:

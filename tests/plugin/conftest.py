@@ -12,6 +12,12 @@ def _outside_of_ci(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture(autouse=True)
+def _without_other_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let inner runs load the plugin by name, and none that this environment happens to have."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 @pytest.fixture
 def empty_shop(pytester: pytest.Pytester) -> Shop:
     """A project without golden traces."""

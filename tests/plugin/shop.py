@@ -40,6 +40,7 @@ def agents(model=None):
     return {"assistant": ReActAgent(config)}
 '''
 BRIEF, SHORT = "Answer briefly.", "Answer in one sentence."
+PLUGIN = ("-p", "pytest_soev.plugin")
 PYPROJECT = """
 [tool.pytest.ini_options]
 pythonpath = ["."]
@@ -126,15 +127,16 @@ class Shop:
 
     def run(self, *args: str) -> pytest.RunResult:
         """Run pytest in this process."""
-        return self.pytester.runpytest_inprocess("-p", "no:cacheprovider", *args)
+        return self.pytester.runpytest_inprocess(*PLUGIN, "-p", "no:cacheprovider", *args)
 
     def replay(self, *args: str) -> pytest.RunResult:
         """Replay in this process."""
         return self.run("--soev-replay", *args)
 
-    def replay_outside(self, *args: str) -> pytest.RunResult:
-        """Replay in a process of its own."""
-        return self.pytester.runpytest_subprocess("--soev-replay", *args)
+    def replay_in_workers(self, *args: str) -> pytest.RunResult:
+        """Replay in a process of its own, with two workers."""
+        workers = ("-p", "xdist.plugin", "-n2")
+        return self.pytester.runpytest_subprocess(*PLUGIN, *workers, "--soev-replay", *args)
 
 
 def new_shop(pytester: pytest.Pytester) -> Shop:

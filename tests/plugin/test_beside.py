@@ -6,8 +6,8 @@ from .shop import Shop
 def test_syrupy_snapshots_and_golden_traces_in_one_run(shop: Shop) -> None:
     """Syrupy's snapshots and its report live beside golden items."""
     shop.pytester.makepyfile("def test_one(snapshot): assert {'a': 1} == snapshot")
-    shop.replay(".", "--snapshot-update").assert_outcomes(passed=2)
-    result = shop.replay(".")
+    shop.replay("-p", "syrupy", ".", "--snapshot-update").assert_outcomes(passed=2)
+    result = shop.replay("-p", "syrupy", ".")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["*1 snapshot passed*"])
 
@@ -27,7 +27,7 @@ def test_traces_run_beside_async_tests(shop: Shop) -> None:
             pass
         """
     )
-    shop.replay("tests", "zz_test_late.py").assert_outcomes(passed=2)
+    shop.replay("-p", "anyio.pytest_plugin", "tests", "zz_test_late.py").assert_outcomes(passed=2)
 
 
 def test_a_fixture_error_of_the_project_is_shown_by_pytest(shop: Shop) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .shop import Shop
+from .shop import PLUGIN, Shop
 
 IMPORT_FAILS = 'raise RuntimeError("the project is imported")\n'
 
@@ -96,8 +96,8 @@ def test_last_failed_runs_the_changed_trace_again(shop: Shop) -> None:
     """`--lf` knows golden items by their ids."""
     shop.add("gift")
     (shop.calls("gift")).unlink()
-    shop.pytester.runpytest_inprocess("--soev-replay").assert_outcomes(passed=1, failed=1)
-    again = shop.pytester.runpytest_inprocess("--soev-replay", "--lf")
+    shop.pytester.runpytest_inprocess(*PLUGIN, "--soev-replay").assert_outcomes(passed=1, failed=1)
+    again = shop.pytester.runpytest_inprocess(*PLUGIN, "--soev-replay", "--lf")
     again.assert_outcomes(failed=1)
     again.stdout.fnmatch_lines(["*gift.soev.jsonl*"])
 

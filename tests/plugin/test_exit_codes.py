@@ -30,7 +30,7 @@ def test_no_trace_exits_with_4(empty_shop: Shop) -> None:
 def test_no_trace_exits_with_4_in_workers_too(empty_shop: Shop) -> None:
     """The controller decides, also when workers ran the tests."""
     empty_shop.pytester.makepyfile("def test_one(): pass")
-    result = empty_shop.replay_outside("-n2")
+    result = empty_shop.replay_in_workers()
     assert result.ret == USAGE
     result.stdout.fnmatch_lines(["No golden trace *", "*1 passed*"])
 

@@ -4,7 +4,7 @@ import pytest
 
 from soev.domain import refuse_blocked_model
 
-from .shop import Shop
+from .shop import PLUGIN, Shop
 
 pytestmark = pytest.mark.soev_live("the tests inside have a guard of their own")
 
@@ -68,7 +68,7 @@ def test_the_guard_stands_when_a_fixture_imports_soev(pytester: pytest.Pytester)
             refuse("gpt-x")
         """
     )
-    result = pytester.runpytest_subprocess()
+    result = pytester.runpytest_subprocess(*PLUGIN)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*model 'gpt-x' was called by test_calls.*"])
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .shop import Shop, new_shop
+from .shop import PLUGIN, Shop
 
 USAGE = pytest.ExitCode.USAGE_ERROR
 
@@ -94,7 +94,7 @@ def test_strict_markers_and_config_pass(shop: Shop) -> None:
 
 def test_markers_are_documented(pytester: pytest.Pytester) -> None:
     """`pytest --markers` tells what each marker is for."""
-    result = pytester.runpytest_inprocess("--markers")
+    result = pytester.runpytest_inprocess(*PLUGIN, "--markers")
     result.stdout.fnmatch_lines(
         [
             "@pytest.mark.soev_replay: *",
@@ -106,7 +106,7 @@ def test_markers_are_documented(pytester: pytest.Pytester) -> None:
 
 def test_fixtures_are_documented(pytester: pytest.Pytester) -> None:
     """`pytest --fixtures` has a sentence for each fixture."""
-    result = pytester.runpytest_inprocess("--fixtures", "-q")
+    result = pytester.runpytest_inprocess(*PLUGIN, "--fixtures", "-q")
     result.stdout.fnmatch_lines(["soev_agents *", "    *", "soev_golden *", "    *"])
 
 
@@ -132,19 +132,22 @@ def test_the_option_for_the_catalog_wins_over_the_ini_file(shop: Shop) -> None:
     result.stdout.fnmatch_lines(["*`other` has no attribute `lost`*"])
 
 
-def test_without_the_plugin_a_left_over_key_is_a_warning(shop: Shop) -> None:
+def test_without_the_plugin_a_left_over_key_is_a_warning(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`-p no:soev` turns everything off; pytest then warns of keys that it does not know."""
-    result = shop.run("-p", "no:soev", "-W", "default")
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    result = shop.pytester.runpytest_inprocess("-p", "no:soev", "-W", "default")
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
     result.stdout.fnmatch_lines(["*PytestConfigWarning: Unknown config option: soev_catalog*"])
     assert "soev replay" not in result.stdout.str()
 
 
-def test_the_plugin_can_be_loaded_by_its_name(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+def test_the_plugin_is_loaded_by_its_entry_point(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without autoload, `-p pytest_soev.plugin` replays."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    shop = new_shop(pytester)
-    shop.add()
-    shop.replay_outside("-p", "pytest_soev.plugin").assert_outcomes(passed=1)
+    """An installed soev needs no `-p`: its options are there."""
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    result = shop.pytester.runpytest_inprocess("--soev-replay")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["plugins: *soev-*"])

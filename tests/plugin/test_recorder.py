@@ -44,6 +44,11 @@ def recording(empty_shop: Shop) -> Shop:
     return empty_shop
 
 
+def record(shop: Shop, *args: str) -> pytest.RunResult:
+    """Run the test that records, with the plugin for async tests."""
+    return shop.run("-p", "anyio.pytest_plugin", "tests", *args)
+
+
 def edit(shop: Shop, old: str, new: str) -> None:
     """Change the test that records."""
     path = shop.path / "tests" / "test_denied.py"
@@ -52,7 +57,7 @@ def edit(shop: Shop, old: str, new: str) -> None:
 
 def test_nothing_is_recorded_without_an_update(recording: Shop) -> None:
     """A trace that is not there yet fails the test, with the command that records it."""
-    result = recording.run("tests")
+    result = record(recording)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [f"golden trace 'denied' is not recorded yet: run \"pytest --soev-update=new {NODE}\" *"]
@@ -62,30 +67,37 @@ def test_nothing_is_recorded_without_an_update(recording: Shop) -> None:
 
 def test_an_update_records_a_trace_that_replays(recording: Shop) -> None:
     """Both files are written, scrubbed, and a replay holds them as accepted."""
-    recording.run("tests", "--soev-update=new").assert_outcomes(passed=1)
+    record(recording, "--soev-update=new").assert_outcomes(passed=1)
     header = read_golden(recording.trace("denied")).header
     assert (header.name, header.agent, header.calls) == ("denied", "assistant", 2)
     assert header.source == f"test:{NODE}"
     assert header.scrubbed == ("ids", "times", "secrets")
-    result = recording.replay()
+    result = recording.replay("tests/golden")
     assert result.ret == pytest.ExitCode.OK
-    recording.run("tests").assert_outcomes(passed=1)
+    record(recording).assert_outcomes(passed=1)
+
+
+def test_the_directory_is_made_by_the_first_recording(recording: Shop) -> None:
+    """A directory that the ini file names need not be there before something is recorded."""
+    recording.ini('soev_golden = ["kept"]')
+    record(recording, "--soev-update").assert_outcomes(passed=1)
+    assert (recording.path / "kept" / "denied.soev.jsonl").exists()
 
 
 def test_recording_twice_gives_the_same_bytes(recording: Shop) -> None:
     """The files depend on the conversation alone."""
-    recording.run("tests", "--soev-update").assert_outcomes(passed=1)
+    record(recording, "--soev-update").assert_outcomes(passed=1)
     paths = (recording.trace("denied"), recording.calls("denied"))
     before = [path.read_bytes() for path in paths]
-    recording.run("tests", "--soev-update").assert_outcomes(passed=1)
+    record(recording, "--soev-update").assert_outcomes(passed=1)
     assert [path.read_bytes() for path in paths] == before
 
 
 def test_another_conversation_fails(recording: Shop) -> None:
     """The first event that differs is shown with its line, and how to accept it."""
-    recording.run("tests", "--soev-update").assert_outcomes(passed=1)
+    record(recording, "--soev-update").assert_outcomes(passed=1)
     edit(recording, "Thirty days.", "Sixty days.")
-    result = recording.run("tests")
+    result = record(recording)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -100,20 +112,20 @@ def test_another_conversation_fails(recording: Shop) -> None:
 
 def test_another_request_fails_until_it_is_accepted(recording: Shop) -> None:
     """A prompt change is shown as in a replay; accepting it there satisfies the test too."""
-    recording.run("tests", "--soev-update").assert_outcomes(passed=1)
+    record(recording, "--soev-update").assert_outcomes(passed=1)
     recording.shorten_prompt()
-    result = recording.run("tests")
+    result = record(recording)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([f"     - {BRIEF}", f"     + {SHORT}"])
     recording.replay("tests/golden", "--soev-update").assert_outcomes(passed=1)
-    recording.run("tests").assert_outcomes(passed=1)
+    record(recording).assert_outcomes(passed=1)
 
 
 def test_a_secret_stops_the_recording(recording: Shop) -> None:
     """A value that a project's pattern finds is replaced, and never reaches the files."""
     recording.ini('soev_redact = ["order [0-9]+"]')
     edit(recording, "Refund?", "Refund of order 4711?")
-    recording.run("tests", "--soev-update").assert_outcomes(passed=1)
+    record(recording, "--soev-update").assert_outcomes(passed=1)
     text = recording.trace("denied").read_text("utf-8")
     assert "4711" not in text + recording.calls("denied").read_text("utf-8")
     assert "<secret-1>" in text
@@ -131,7 +143,7 @@ def pytest_soev_redact(event):
 """,
         "utf-8",
     )
-    recording.run("tests", "--soev-update").assert_outcomes(passed=1)
+    record(recording, "--soev-update").assert_outcomes(passed=1)
     assert "Refund?" not in recording.trace("denied").read_text("utf-8")
 
 
@@ -147,7 +159,7 @@ def test_what_cannot_be_recorded(recording: Shop, old: str, new: str, message: s
     """A recording that would not be replayed is refused with the reason."""
     edit(recording, old, new)
     edit(recording, '"assistant", Input', "next(iter(catalog.agents)), Input")
-    result = recording.run("tests", "--soev-update")
+    result = record(recording, "--soev-update")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([message])
     assert not recording.golden.exists()
@@ -157,7 +169,7 @@ def test_two_tests_do_not_share_a_name(recording: Shop) -> None:
     """The second test of a run that records under a name is refused."""
     path = recording.path / "tests" / "test_again.py"
     path.write_text(RECORDS.replace("test_denied", "test_again"), "utf-8")
-    result = recording.run("tests", "--soev-update")
+    result = record(recording, "--soev-update")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         ["golden trace 'denied' is recorded by tests/test_again.py* too: *"]

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from .shop import PLUGIN
+
 UNWANTED = ("soev", "pydantic", "hypothesis", "syrupy", "httpx", "click")
 LIST_NEW = """
 import sys
@@ -23,12 +25,8 @@ def test_the_plugin_imports_the_standard_library_and_pytest_alone() -> None:
     assert done.stdout.split() == ["pytest_soev", "pytest_soev.plugin"]
 
 
-def test_an_unrelated_run_imports_nothing_of_ours(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unrelated_run_imports_nothing_of_ours(pytester: pytest.Pytester) -> None:
     """After a test that has nothing to do with soev, a verbose run has imported none of it."""
-    # Other plugins of this environment import some of these themselves.
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile("def test_one(): assert 1 == 1")
     pytester.makeconftest(
         f"""
@@ -38,16 +36,13 @@ def test_an_unrelated_run_imports_nothing_of_ours(
             print("imported:", *[name for name in {UNWANTED!r} if name in sys.modules])
         """
     )
-    result = pytester.runpytest_subprocess("-p", "pytest_soev.plugin", "-v", "-s")
+    result = pytester.runpytest_subprocess(*PLUGIN, "-v", "-s")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["imported:"])
 
 
-def test_a_failing_comparison_imports_nothing_of_ours(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_comparison_imports_nothing_of_ours(pytester: pytest.Pytester) -> None:
     """The hook that explains comparisons leaves other people's alone."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(
         """
         import sys
@@ -60,5 +55,5 @@ def test_a_failing_comparison_imports_nothing_of_ours(
             assert "soev.domain" not in sys.modules
         """
     )
-    result = pytester.runpytest_subprocess("-p", "pytest_soev.plugin")
+    result = pytester.runpytest_subprocess(*PLUGIN)
     result.assert_outcomes(passed=1)

@@ -30,14 +30,13 @@ def test_changes_are_clustered_over_traces(shop: Shop) -> None:
 def test_other_runs_have_no_section(shop: Shop) -> None:
     """Nothing is printed where nothing was replayed."""
     shop.pytester.makepyfile("def test_one(): pass")
-    assert "soev" not in shop.run("-p", "no:terminalreporter").stdout.str()
     shop.run(".").stdout.no_fnmatch_line("*soev replay*")
 
 
 def test_the_short_summary_says_what_is_wrong(shop: Shop) -> None:
     """Pytest's own list of failures has the first line of ours."""
     shop.calls().unlink()
-    result = shop.pytester.runpytest_inprocess("--soev-replay", "-p", "no:cacheprovider", "-rf")
+    result = shop.replay("-rf")
     result.stdout.fnmatch_lines(["FAILED tests/golden/refund.soev.jsonl::replay - no accepted *"])
 
 

@@ -118,7 +118,7 @@ def test_workers_accept_through_their_controller(shop: Shop) -> None:
     for name in ("gift", "order"):
         shop.add(name)
     shop.shorten_prompt()
-    result = shop.replay_outside("-n2", "--soev-update")
+    result = shop.replay_in_workers("--soev-update")
     result.assert_outcomes(passed=6)
     result.stdout.fnmatch_lines(
         ["3 accepted files were written. *", "3 traces, 9 calls: 3 traces as accepted"]
