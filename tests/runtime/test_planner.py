@@ -10,13 +10,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soev.domain import Event, Failure, Input, Trace
+from soev.domain import Event, Failure, Input, Trace, TransientError
 from soev.runtime._errors import GraphMismatchError
 from soev.runtime._graph import Graph
-from soev.runtime._plan import Plan, Planner, RunStep, plan
+from soev.runtime._plan import Fault, Plan, Planner, RunStep, plan
 from soev.runtime._turn import read_turn, turn_state
 
-from .turns import Crew, actions, ends, graph_of, log, note, request, step, steps
+from .turns import (
+    Crew,
+    Mail,
+    Team,
+    actions,
+    ends,
+    failed,
+    graph_of,
+    intent,
+    log,
+    note,
+    request,
+    step,
+    steps,
+)
 
 LATER = 10**9
 seeds = st.integers(0, 2**32).map(Random)
@@ -184,6 +198,56 @@ def test_mismatch_can_be_asked_again() -> None:
             planner.plan()
     planner.feed(Input())
     assert planner.plan().actions == (RunStep("main", "a"),)
+
+
+def test_stopped_stream_hears_of_a_deep_one() -> None:
+    """Below a stream that stopped, what moves two levels down changes what is recovered."""
+    child = graph_of({"work": step, "mail": Mail(), "rest": step}, {"work": "mail rest"})
+    graph = graph_of({"start": step, "team": Team(child)}, {"start": "team"})
+    task = "main/team#2.1"
+    deep = f"{task}/mail#2.1"
+    events = log(
+        Input(),
+        note("start"),
+        Input(stream=task, origin="team"),
+        note("work", task),
+        intent("mail", deep),
+        failed("team"),
+        request("mail", deep),
+        Input(answers=2, stream=deep),
+        failed("mail", deep),
+    )
+    seen = agree(graph, events, [Planner(graph, since=5)])
+    assert seen["Recover"] == 3
+
+
+def test_task_in_place_of_a_branch_is_noticed() -> None:
+    """A task that begins under the name of a branch that was due is a mismatch from then on."""
+    graph = graph_of(steps("start team b"), {"start": "team b"})
+    planner = Planner(graph)
+    for event in log(Input(), note("start")):
+        planner.feed(event)
+    assert planner.plan().actions[0] == RunStep("main/team#2.1", "team")
+    planner.feed(Input(stream="main/team#2.1", origin="team"))
+    with pytest.raises(GraphMismatchError, match="a task began there"):
+        planner.plan()
+
+
+def test_new_run_asks_for_a_graph_again() -> None:
+    """A graph that could not be made for a moment is made in the next run."""
+    team = Team(graph_of(steps("work")), broken=(1,), error=TransientError("not now"))
+    graph = graph_of({"start": step, "team": team}, {"start": "team"})
+    task = "main/team#2.1"
+    planner = Planner(graph)
+    for event in log(Input(), note("start"), Input(payload=1, stream=task, origin="team")):
+        planner.feed(event)
+    (fault,) = planner.plan().actions
+    assert isinstance(fault, Fault)
+    planner.feed(fault.failure)
+    team.broken = ()
+    assert planner.plan().actions == ()
+    planner.since = 4
+    assert planner.plan().actions == (RunStep(task, "work"),)
 
 
 def test_older_turns_are_dropped() -> None:
