@@ -91,6 +91,12 @@ def test_hand_offs_see_the_same_after_a_failure() -> None:
     assert list(hand_off_view(trace.view("main"))) == list(trace)[:2]
 
 
+def test_hand_offs_see_failures_of_branches() -> None:
+    """Only the stream's own Failures are cut off: what stands in a branch is part of the view."""
+    events = log(*STARTED, failed("a", "main/a#2.1"), failed("team", transient=True))
+    assert list(hand_off_view(Trace(events).view("main"))) == events[:3]
+
+
 def test_count_of_tasks_is_asked_on_the_cut_view() -> None:
     """A retry after a Failure opens the same number of tasks."""
     graph = parent(Team(CHILD, len))
