@@ -10,6 +10,7 @@ import pytest
 from soev.adapters import InMemoryTraceStore
 from soev.domain import (
     Cancelled,
+    EffectIntent,
     Ended,
     Event,
     Failure,
@@ -25,6 +26,7 @@ from soev.domain import (
     fault_plan,
 )
 from soev.runtime._codec import encode
+from soev.runtime._errors import GraphMismatchError
 from soev.runtime._graph import Graph, Step
 from soev.runtime._runs import Runs
 from tests.runtime.world import (
@@ -591,3 +593,48 @@ async def test_fault_points_stand_where_a_harness_may_strike() -> None:
         fault_plan.reset(token)
     own = [point for point in points if not point.startswith("store.")]
     assert own == ["lease.acquire.sending", "lease.acquired", "step.calling", "run.append.sending"]
+
+
+async def test_a_graph_that_lost_a_node_records_nothing() -> None:
+    """A log that today's graph does not fit raises, and the thread stays as it was."""
+    store = InMemoryTraceStore()
+    await thread_of(line(old=asks()), store).send(HELLO)
+    request = (await thread_of(None, store).trace()).latest(Request)
+    await thread_of(None, store).submit(Input(payload=1), answering=request)
+    thread = thread_of(line(new=says("x")), store)
+    with pytest.raises(GraphMismatchError, match=r"node 'old'") as caught:
+        await thread.resume()
+    assert caught.value.node == "old"
+    assert len(await thread.trace()) == 3
+    assert not await thread.running()
+
+
+async def test_an_open_effect_is_left_for_a_version_that_can_recover_it() -> None:
+    """A log with an open intent is not run on, and its lease is given back."""
+    store = InMemoryTraceStore()
+    await thread_of(None, store).submit(HELLO)
+    intent = encode(EffectIntent(kind="refund", id="i-1", origin="a"))
+    await store.append("t-1", [intent], after=await store.head("t-1"), batch="b")
+    thread = thread_of(line(a=says("x")), store)
+    with pytest.raises(ValueError, match=r"."):
+        await thread.resume()
+    assert len(await thread.trace()) == 2
+    assert not await thread.running()
+
+
+def test_a_loop_that_closes_stops_its_runs() -> None:
+    """The end of the event loop is a stop: no Failure is recorded, and the lease is given back."""
+    store = InMemoryTraceStore()
+
+    async def leave() -> None:
+        gate = Gate()
+        running = asyncio.create_task(thread_of(line(a=gate), store).send(HELLO))
+        await gate.entered.wait()
+        running.cancel()
+
+    async def look() -> tuple[list[str], bool]:
+        thread = thread_of(None, store)
+        return names(await thread.trace()), await thread.running()
+
+    asyncio.run(leave())
+    assert asyncio.run(look()) == (["Input"], False)

@@ -1,17 +1,20 @@
 """Leases of runs: renewal, the own deadline, losing one, and what comes through a renewal."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from soev.adapters import InMemoryTraceStore
 from soev.domain import (
+    Event,
     Head,
     Input,
     LeaseLostError,
     OutcomeUnknownError,
     StoreRewoundError,
     StoreUnavailableError,
+    Trace,
 )
 from soev.runtime._codec import encode
 from soev.runtime._runs import Runs
@@ -282,3 +285,27 @@ async def test_an_acquire_without_any_answer_is_given_up(clock: LoopClock) -> No
         await thread.send(HELLO)
     assert 5 <= clock.monotonic() <= 7
     assert Head() == Head(0)
+
+
+async def test_a_step_may_clean_up_after_its_cancel(clock: LoopClock) -> None:
+    """A step is cancelled once, however many reasons to end the run come after it."""
+    store = FaultyTraceStore(InMemoryTraceStore(clock=clock))
+    store.always["renew"] = "before"
+    entered, cleaned = asyncio.Event(), asyncio.Event()
+
+    async def tidy(view: Trace) -> Sequence[Event]:
+        try:
+            entered.set()
+            await passed(60)
+        finally:
+            await passed(5)
+            cleaned.set()
+        return []
+
+    runs = Runs(lease_ttl=3, clock=clock)
+    running = asyncio.create_task(thread_of(line(a=tidy), store, runs).send(HELLO))
+    await entered.wait()
+    await runs.stop("t-1")
+    assert cleaned.is_set()
+    with pytest.raises(StoreUnavailableError):
+        await running

@@ -6,9 +6,20 @@ from collections.abc import AsyncIterator
 import pytest
 
 from soev.adapters import InMemoryTraceStore
-from soev.domain import Event, Input, LeaseHeldError, LogEntry, Request, StoreRewoundError
+from soev.domain import Event, Input, LeaseHeldError, LogEntry, Page, Request, StoreRewoundError
 from soev.runtime._runs import Runs
-from tests.runtime.world import HELLO, Gate, asks, line, names, raises, react, says, thread_of
+from tests.runtime.world import (
+    HELLO,
+    FaultyTraceStore,
+    Gate,
+    asks,
+    line,
+    names,
+    raises,
+    react,
+    says,
+    thread_of,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -168,5 +179,41 @@ async def test_many_events_are_read_in_pages() -> None:
     assert await thread.trace() == trace
     positions = [entry.position for entry in await collected(thread.watch(follow=False))]
     assert positions == list(range(1, 2404))
+    assert [entry.position for entry in await collected(thread.follow())] == positions
     again = await thread.send(Input(payload="more"))
     assert len(again) == 2403 * 2
+
+
+async def test_a_reader_that_left_is_told_of_no_error() -> None:
+    """A stream that is closed before its run fails leaves no error behind."""
+    store = FaultyTraceStore(InMemoryTraceStore())
+    thread = thread_of(line(a=says("one"), b=says("two")), store)
+    await thread.submit(HELLO)
+    store.faults["append", 3] = ValueError("a bug")
+    stream = thread.stream()
+    assert (await anext(stream)).position == 2
+    await stream.aclose()
+
+
+class LateAnswers(FaultyTraceStore):
+    """A store whose empty pages arrive after the run that was awaited has ended."""
+
+    gate: Gate
+    runs: Runs
+
+    async def read(self, thread_id: str, *, after: int = 0, limit: int | None = None) -> Page:
+        page = await super().read(thread_id, after=after, limit=limit)
+        task = self.runs.task(thread_id)
+        if self.gate.entered.is_set() and not page.entries and task is not None:
+            self.gate.opened.set()
+            await asyncio.wait((task,))
+        return page
+
+
+async def test_stream_reads_once_more_after_the_run_ended() -> None:
+    """What a run recorded while a read was on its way is still yielded."""
+    store = LateAnswers(InMemoryTraceStore())
+    store.gate, store.runs = Gate(), Runs()
+    thread = thread_of(line(a=store.gate), store, store.runs)
+    await thread.submit(HELLO)
+    assert [entry.position for entry in await collected(thread.stream())] == [2, 3]

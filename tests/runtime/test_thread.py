@@ -339,6 +339,27 @@ async def test_a_submit_does_not_make_a_deleted_thread_anew() -> None:
     assert (await store.store.head("t-1")).position == 0
 
 
+async def test_a_submit_that_lost_does_not_go_into_another_life_of_the_thread() -> None:
+    """An input whose thread went away between two tries is refused, not put into a new one."""
+    store = FaultyTraceStore(InMemoryTraceStore())
+    thread, other = thread_of(line(a=says("x")), store), thread_of(line(a=says("y")), store.store)
+    await thread.send(HELLO)
+    heads = store.calls["head"]
+
+    async def write(call: int) -> None:
+        await other.send(HELLO)
+
+    async def make_anew(call: int) -> None:
+        if call == heads + 2:
+            await other.delete()
+            await other.send(HELLO)
+
+    store.hooks = {"append": write, "head": make_anew}
+    with pytest.raises(UnknownThreadError):
+        await thread.submit(HELLO)
+    assert names(await other.trace()) == ["Input", "y", "Ended"]
+
+
 @pytest.mark.parametrize("operation", ["open", "submit", "cancel"])
 async def test_an_unknown_outcome_from_outside_is_repeated(operation: str) -> None:
     """The identical append is repeated, so what was stored is stored once."""

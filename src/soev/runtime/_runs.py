@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from soev.domain import Clock, Ids, without_secrets
+from soev.domain import Clock, Ids, LeaseHeldError, without_secrets
 from soev.runtime._system import SYSTEM_CLOCK, SYSTEM_IDS, SystemClock
 
 MIN_TTL = 1.0
@@ -138,6 +138,7 @@ class Runs:
         if running is not None and running.task is task:
             del self._running[thread_id]
         error = None if task.cancelled() else task.exception()
-        if error is not None:
+        # A held lease is the answer to a question; what else ends a run may have no reader left.
+        if error is not None and not isinstance(error, LeaseHeldError):
             text = without_secrets(f"{type(error).__name__}: {error}")
             _log.warning("The run of thread %r ended: %s", thread_id, text)

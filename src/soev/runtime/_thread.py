@@ -237,6 +237,8 @@ class Thread:
         finally:
             running.cancel()
             await asyncio.wait((running,))
+            # A reader that has gone is told of no error, and asyncio need not report it as lost.
+            _ = running.cancelled() or running.exception()
 
     # --- reading ---
 
