@@ -178,6 +178,9 @@ class Loose:
     x: int = 1
 
 
+MUTABLE_IDS = (
+    "list dict set bytearray nested-tuple nested-holder loose held-loose lock event queue semaphore"
+).split()
 LOOP_BOUND: list[Callable[[], object]] = [
     asyncio.Lock,
     asyncio.Event,
@@ -199,7 +202,7 @@ LOOP_BOUND: list[Callable[[], object]] = [
         (lambda: Holder(Loose()), ("index", "held"), None),
         *[(make, ("index",), type(make())) for make in LOOP_BOUND],
     ],
-    ids=str,
+    ids=MUTABLE_IDS,
 )
 def test_mutable_values_are_refused(
     make: Callable[[], object], fields: tuple[str, ...], holds: type | None
