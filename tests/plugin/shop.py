@@ -48,10 +48,10 @@ soev_catalog = "shop:agents"
 """
 
 
-def shop_module() -> ModuleType:
+def shop_module(prompt: str = BRIEF) -> ModuleType:
     """Return the project's module, without importing it by its name."""
     module = ModuleType("shop_of_the_tests")
-    exec(compile(AGENTS, "shop.py", "exec"), vars(module))
+    exec(compile(AGENTS.replace(BRIEF, prompt), "shop.py", "exec"), vars(module))
     return module
 
 
