@@ -71,7 +71,7 @@ async def check(
         options: What the project asks of the check.
 
     Returns:
-        A report that says all that is wrong. It does not raise for a bad trace or bad agents.
+        A report that says all that is wrong. A bad trace and a broken agent raise nothing.
     """
     options = options or CheckOptions()
     calls_file = golden.file.removesuffix(TRACE_SUFFIX) + CALLS_SUFFIX

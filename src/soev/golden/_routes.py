@@ -41,7 +41,7 @@ def routing(
     if graphs.problems:
         return replace(report, problems=tuple(graphs.problems.values()))
     open_ = [each for each in found if _exception(events, each) not in known]
-    problems = tuple(_problems(file, events, open_, graphs.turn_of))
+    problems = tuple(_problems(file, events, open_, graphs.turn_of, accepted=before is not None))
     rendering = "" if before is None else render_calls(replace(before, routes=tuple(wanted)))
     verdict: Verdict = "changed" if problems else "same"
     return replace(report, verdict=verdict, problems=problems, rendering=rendering)
@@ -66,9 +66,12 @@ def _problems(
     events: Sequence[Event],
     found: Sequence[Divergence],
     turn_of: Callable[[int], int],
+    *,
+    accepted: bool,
 ) -> Iterator[Problem]:
     """Yield the first difference of each turn."""
     seen: set[int] = set()
+    advice = "To accept" if accepted else "Accept the requests of the trace first, then"
     for each in found:
         turn = turn_of(each.position)
         if turn in seen:
@@ -80,6 +83,6 @@ def _problems(
             f"after event {after} (node {route.node}) today's router goes to {route.planned!r}; "
             f"the recorded turn went to {route.recorded!r}\n"
             f"  {each.reason}\n"
-            f"  The rest of turn {turn} is not comparable. To accept: {route}"
+            f"  The rest of turn {turn} is not comparable. {advice}: {route}"
         )
         yield Problem("route", text, file, each.position + 1)
