@@ -178,9 +178,10 @@ class Loose:
     x: int = 1
 
 
-MUTABLE_IDS = (
-    "list dict set bytearray nested-tuple nested-holder loose held-loose lock event queue semaphore"
-).split()
+MUTABLE_IDS = [
+    *("list", "dict", "set", "bytearray", "nested-tuple", "nested-holder", "loose", "held-loose"),
+    *("lock", "event", "queue", "semaphore"),
+]
 LOOP_BOUND: list[Callable[[], object]] = [
     asyncio.Lock,
     asyncio.Event,
