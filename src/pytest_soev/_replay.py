@@ -88,7 +88,9 @@ class Replay:
         """Put what the item found on its report, as JSON."""
         found = item.stash.get(FOUND, None) if call.when == "call" else None
         if found is not None:
-            item.user_properties += properties(found)
+            # An item that runs again reports what it found last, once.
+            others = [each for each in item.user_properties if not each[0].startswith("soev.")]
+            item.user_properties[:] = [*others, *properties(found)]
         report = yield
         if found is not None:
             vars(report)["soev"] = found.to_json()
