@@ -141,5 +141,7 @@ def log_failure(thread_id: str, node: NodeName, error: BaseException) -> None:
         node: The node.
         error: What its step raised.
     """
-    lines = "".join(traceback.format_exception(error))
-    _log.error("Step %r of thread %r failed.\n%s", node, thread_id, without_secrets(lines))
+    lines = without_secrets("".join(traceback.format_exception(error)))
+    # A handler that writes UTF-8 would break on a lone surrogate in an error's text.
+    safe = lines.encode("utf-8", "backslashreplace").decode()
+    _log.error("Step %r of thread %r failed.\n%s", node, thread_id, safe)
