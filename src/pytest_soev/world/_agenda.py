@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, TypeVarTuple
 
 from pytest_soev.world._lanes import Lane, Lanes
 from pytest_soev.world._lives import OUTSIDE, STORE, Life, current_life
-from pytest_soev.world._surface import Surface
+from pytest_soev.world._surface import NumberedTask, Surface
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -110,7 +110,7 @@ class Agenda(Surface):
             coro.close()
             raise RuntimeError("The schedule is over, so nothing new begins.")
         if self._factory is None:
-            return asyncio.Task(coro, loop=self, name=name, context=context, **options)
+            return NumberedTask(coro, loop=self, name=name, context=context, **options)
         if context is not None:
             options["context"] = context
         task: asyncio.Task[T] = self._factory(self, coro, **options)

@@ -12,6 +12,7 @@ from pytest_soev.world._lives import Life, current_life
 from pytest_soev.world._loop import WorldLoop
 from pytest_soev.world._points import Counting
 from pytest_soev.world._stores import ProcessStore
+from pytest_soev.world._surface import NumberedTask
 from pytest_soev.world._time import CountedIds, ProcessClock
 from pytest_soev.world._witness import Witness
 from soev.domain import TraceStore
@@ -91,7 +92,7 @@ class Process:
             raise ProcessDiedError(self.name)
         context = copy_context()
         context.run(current_life.set, self._life)
-        return asyncio.Task(work, loop=self._simulation.loop, context=context, name=self.name)
+        return NumberedTask(work, loop=self._simulation.loop, context=context, name=self.name)
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Do some work in this process, and return its result.

@@ -18,6 +18,7 @@ from pytest_soev.world._plans import SchedulePlan
 from pytest_soev.world._points import Counting
 from pytest_soev.world._processes import Process
 from pytest_soev.world._strategies import Replay, Strategy
+from pytest_soev.world._surface import NumberedTask
 from pytest_soev.world._time import StoreClock
 from pytest_soev.world._witness import Witness
 from soev.adapters import InMemoryTraceStore
@@ -128,7 +129,7 @@ class Simulation:
         )
         self.loop.frozen = self._frozen
         if self.setting.eager:
-            self.loop.set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined, unused-ignore]  # there from 3.12 on
+            self.loop.set_task_factory(asyncio.create_eager_task_factory(NumberedTask))  # type: ignore[attr-defined, unused-ignore]  # there from 3.12 on
         self.clock = StoreClock(self.loop)
         self.witness = Witness(self.setting.store(self.clock))
         self.world = World(durable=self.witness.intents.__contains__)

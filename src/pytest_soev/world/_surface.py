@@ -3,9 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import itertools
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 from pytest_soev.world._refusals import Refusals
+
+T = TypeVar("T")
+
+
+class NumberedTask(asyncio.Task[T]):
+    """A task whose hash is its number: asyncio cancels and waits for sets of tasks in hash order.
+
+    Args:
+        coro: The coroutine.
+        loop: The loop, which numbers its tasks.
+        options: As for any task.
+    """
+
+    def __init__(self, coro: Any, *, loop: Surface, **options: Any) -> None:
+        self._number = next(loop.task_numbers)
+        super().__init__(coro, loop=loop, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class NumberedFuture(asyncio.Future[T]):
+    """A future whose hash is its number, for the same reason.
+
+    Args:
+        loop: The loop, which numbers its futures.
+    """
+
+    def __init__(self, *, loop: Surface) -> None:
+        self._number = next(loop.future_numbers)
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
 
 
 class Surface(Refusals):
@@ -14,12 +50,14 @@ class Surface(Refusals):
     def __init__(self) -> None:
         self.complaints: list[dict[str, Any]] = []
         self.closed = False
+        self.task_numbers: Iterator[int] = itertools.count(1)
+        self.future_numbers: Iterator[int] = itertools.count(1)
         self._factory: Any = None
         self._handler: Any = None
 
     def create_future(self) -> asyncio.Future[Any]:
         """Make a future of this loop."""
-        return asyncio.Future(loop=self)
+        return NumberedFuture(loop=self)
 
     def set_task_factory(self, factory: Any) -> None:
         """Use a factory for tasks, such as asyncio's eager one."""
