@@ -3,6 +3,7 @@
 from soev.adapters._http import ModelUnavailableError, RequestRefusedError
 from soev.adapters._memory import InMemoryTraceStore
 from soev.adapters._openai import OpenAIChatModel
+from soev.adapters._postgres import PostgresTraceStore
 from soev.adapters._scripted import (
     Hold,
     OffScriptError,
@@ -29,6 +30,7 @@ __all__ = [
     "ModelUnavailableError",
     "OffScriptError",
     "OpenAIChatModel",
+    "PostgresTraceStore",
     "RequestRefusedError",
     "Script",
     "ScriptStep",

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from hashlib import blake2b
 from typing import Any
 
 from soev.adapters._database import Database
-from soev.adapters._rows import EPOCH, LeaseRow, ThreadRow
+from soev.adapters._rows import LeaseRow, ThreadRow
+from soev.adapters._stored import MICROSECOND, digest, micros, moment
 from soev.domain import ROOT_STREAM, LogEntry, StoredEvent, ThreadInfo
 
 Entry = LogEntry[StoredEvent]
-MICROSECOND = timedelta(microseconds=1)
 BITS = 32
 LAST_POSITION = (1 << BITS) - 1
 
@@ -84,24 +83,9 @@ class Row(ThreadRow):
     main: int = 0
 
 
-def micros(when: datetime) -> int:
-    """Return a moment as microseconds since 1970."""
-    return (when - EPOCH) // MICROSECOND
-
-
-def moment(count: int) -> datetime:
-    """Return the moment that is so many microseconds after 1970."""
-    return EPOCH + timedelta(microseconds=count)
-
-
 def place(row: Row, position: int) -> int:
     """Return the id of the event at a position of a thread."""
     return row.key << BITS | max(0, min(position, LAST_POSITION))
-
-
-def digest(batch: str) -> bytes:
-    """Return what is kept of a batch id: 16 bytes, however long it is."""
-    return blake2b(batch.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def find(database: Database, thread_id: str) -> Row | None:

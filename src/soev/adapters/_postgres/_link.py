@@ -1,0 +1,313 @@
+"""Connections to PostgreSQL: pools, deadlines, and what the server's errors mean."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary, WeakSet, finalize
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import ConnStatus, TransactionStatus
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from soev.adapters._postgres._schema import SchemaError, bring_up
+from soev.adapters._postgres._session import Session
+from soev.domain import OutcomeUnknownError, StoreError, StoreUnavailableError, UnencodableError
+
+T = TypeVar("T")
+Connection = psycopg.AsyncConnection[tuple[Any, ...]]
+Work = Callable[[Session], Awaitable[T]]
+
+AGAIN = frozenset({"40001", "40P01"})
+UNKNOWN = frozenset({"08007", "40003"})
+MOVED = frozenset({"25006"})
+PAUSE = 0.01
+
+_PARTS = ("host", "hostaddr", "port", "user", "password", "dbname", "service", "sslpassword")
+
+
+class Broken(Exception):
+    """PostgreSQL failed. It never leaves the adapter.
+
+    Args:
+        reason: What the server or its driver said, without any part of the DSN.
+        sent: Whether the transaction may have been committed.
+        again: Whether the server asks for the same transaction again.
+    """
+
+    def __init__(self, reason: str, *, sent: bool = False, again: bool = False) -> None:
+        super().__init__(reason)
+        self.reason, self.sent, self.again = reason, sent, again
+
+    def refusal(self, operation: str, thread_id: str) -> StoreError:
+        """Return the store's answer."""
+        if self.sent:
+            return OutcomeUnknownError(thread_id, operation, self.reason)
+        return StoreUnavailableError(operation, self.reason)
+
+
+class Address:
+    """Where the server is, and with what to log in. No text that it makes shows any of it.
+
+    Args:
+        dsn: A connection string or URI.
+        patience: The most seconds that the network may keep what was sent.
+
+    Raises:
+        ValueError: The text is none.
+    """
+
+    def __init__(self, dsn: str, patience: float) -> None:
+        try:
+            parts = conninfo_to_dict(dsn)
+            ours: dict[str, str | int] = {
+                "application_name": "soev",
+                "client_encoding": "utf8",
+                "connect_timeout": max(2, round(patience)),
+                "tcp_user_timeout": int(patience * 1000),
+            }
+            missing = {name: value for name, value in ours.items() if name not in parts}
+            self._conninfo = make_conninfo(dsn, **missing)
+        except psycopg.Error:
+            raise ValueError(
+                "`PostgresTraceStore` cannot read its DSN, which is not shown here. Pass one like "
+                "'postgresql://user@host/database', with other characters percent-encoded."
+            ) from None
+        shown = {str(parts[name]) for name in _PARTS if parts.get(name)}
+        words = sorted((re.escape(word) for word in shown), key=len, reverse=True)
+        self._hidden = re.compile(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)") if words else None
+
+    def scrub(self, error: object) -> str:
+        """Return an error's text in one line, without what the DSN says."""
+        text = " ".join(str(error).split()) or type(error).__name__
+        return self._hidden.sub("…", text) if self._hidden else text
+
+    async def connect(self, kind: type[Connection]) -> Connection:
+        """Open a connection in autocommit mode that prepares nothing.
+
+        Raises:
+            psycopg.OperationalError: There is none to be had.
+        """
+        try:
+            # `connect` of a subclass may be the caller.
+            return await psycopg.AsyncConnection.connect.__func__(  # type: ignore[attr-defined,no-any-return] # it is a classmethod
+                kind, self._conninfo, autocommit=True, prepare_threshold=None
+            )
+        except psycopg.Error as error:
+            raise psycopg.OperationalError(self.scrub(error)) from None
+
+
+class Local:
+    """What a store has in one event loop: a pool, the calls under way, and who hears of changes.
+
+    Args:
+        address: Where the server is.
+        size: The most connections.
+        patience: The most seconds to wait for one.
+    """
+
+    def __init__(self, address: Address, size: int, patience: float) -> None:
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.made: WeakSet[Connection] = WeakSet()
+        self.problem: str | None = None
+        self._address, self._size = address, size
+        self._pool = AsyncConnectionPool(
+            connection_class=self._connection_class(),
+            min_size=0,
+            max_size=size,
+            open=False,
+            check=_check,
+            timeout=patience,
+            reconnect_timeout=patience,
+            name="soev",
+        )
+
+    def _connection_class(self) -> type[Connection]:
+        local = self
+
+        class Pooled(psycopg.AsyncConnection[tuple[Any, ...]]):
+            """A connection of this pool, of whose failures the callers are told."""
+
+            @classmethod
+            async def connect(cls, *_: Any, **__: Any) -> Any:
+                try:
+                    connection = await local._address.connect(cls)
+                except psycopg.Error as error:
+                    local.problem = str(error)
+                    raise
+                local.problem = None
+                local.made.add(connection)
+                return connection
+
+        return Pooled
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run something to its end, whatever becomes of who waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # who gave up on the answer does not want its error reported either
+
+    async def borrow(self, deadline: float) -> Connection:
+        """Return a connection that is open, as far as one can know without asking the server.
+
+        Raises:
+            Broken: There is none before the deadline.
+        """
+        if self._pool.closed:
+            await self._pool.open()
+        left = max(deadline - asyncio.get_running_loop().time(), 0.001)
+        try:
+            return await self._pool.getconn(left)
+        except PoolTimeout:
+            busy = f"all {self._size} connections were busy for {left:.1f} s"
+            raise Broken(f"no connection: {self.problem}" if self.problem else busy) from None
+
+    async def give_back(self, connection: Connection) -> None:
+        """Return a connection to the pool, which discards a broken one."""
+        await self._pool.putconn(connection)
+
+    async def close(self) -> None:
+        """Wait for the calls under way, then close the connections."""
+        while self.tasks:
+            await asyncio.wait(self.tasks)
+        await self._pool.close()
+
+    def abandon(self) -> None:
+        """Close the connections without an event loop."""
+        for connection in list(self.made):
+            connection.pgconn.finish()
+
+
+async def _check(connection: Connection) -> None:
+    """Refuse a connection that the server has ended meanwhile. Nothing is sent."""
+    for _ in range(2):  # the first look may find the server's farewell, the second finds the end
+        connection.pgconn.consume_input()
+    if connection.pgconn.status != ConnStatus.OK:
+        raise psycopg.OperationalError("the server has ended the connection")
+
+
+class Link:
+    """A store's way to its server, from every event loop that it is used in.
+
+    Args:
+        dsn: The server.
+        schema: The schema of the store's tables.
+        patience: The most seconds of a call.
+        size: The most connections of an event loop.
+    """
+
+    def __init__(self, dsn: str, schema: str, patience: float, size: int) -> None:
+        self.address = Address(dsn, patience)
+        self._schema, self._patience, self._size = schema, patience, size
+        self._locals: WeakKeyDictionary[asyncio.AbstractEventLoop, Local] = WeakKeyDictionary()
+        self._process = os.getpid()
+        self._ready = self.closed = False
+        self._finalizer = finalize(self, _abandon, self._locals)
+
+    def local(self) -> Local:
+        """Return what belongs to the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._process != os.getpid():
+            # The sockets are the parent's; to close them here would end its sessions.
+            self._process = os.getpid()
+            self._locals.clear()
+        if loop not in self._locals:
+            for other, local in list(self._locals.items()):
+                if other.is_closed():
+                    local.abandon()
+            self._locals[loop] = Local(self.address, self._size, self._patience)
+        return self._locals[loop]
+
+    def submit(self, operation: str, thread_id: str, work: Work[T]) -> asyncio.Task[T]:
+        """Begin a call, which goes on to its end whatever becomes of who waits for it.
+
+        Raises:
+            StoreUnavailableError: The store is closed.
+        """
+        if self.closed:
+            raise StoreUnavailableError(operation, "the store is closed")
+        local = self.local()
+        return local.start(self._perform(local, operation, thread_id, work))
+
+    async def _perform(self, local: Local, operation: str, thread_id: str, work: Work[T]) -> T:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience
+        try:
+            while True:
+                try:
+                    if not self._ready:
+                        await self._bring_up(local, deadline)
+                    return await self._attempt(local, work, deadline)
+                except Broken as broken:
+                    if not broken.again or loop.time() + PAUSE > deadline:
+                        raise
+                await asyncio.sleep(PAUSE)
+        except Broken as broken:
+            raise broken.refusal(operation, thread_id) from None
+
+    async def _attempt(self, local: Local, work: Work[T], deadline: float) -> T:
+        connection = await local.borrow(deadline)
+        session = Session(connection, int(self._patience * 1000))
+        timer = asyncio.get_running_loop().call_at(deadline, session.cut)
+        try:
+            return await work(session)
+        except psycopg.Error as error:
+            raise await self._broken(error, session) from None
+        except UnicodeEncodeError:
+            raise _no_text("a lone surrogate is no character") from None
+        finally:
+            if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+                await session.tidy()
+            timer.cancel()
+            await local.give_back(connection)
+
+    async def _bring_up(self, local: Local, deadline: float) -> None:
+        try:
+            await self._attempt(local, lambda session: bring_up(session, self._schema), deadline)
+        except SchemaError as error:
+            raise ValueError(f"`PostgresTraceStore` cannot use this database: {error}.") from None
+        self._ready = True
+
+    async def _broken(self, error: psycopg.Error, session: Session) -> Exception:
+        """Return what an error of the driver means: the one place that knows its errors."""
+        state, diag = error.sqlstate, error.diag
+        if state is None and isinstance(error, psycopg.DataError):
+            return _no_text("PostgreSQL keeps no NUL character in a text")
+        lost = isinstance(error, psycopg.OperationalError) and state is None
+        fatal = lost or diag.severity_nonlocalized in {"FATAL", "PANIC"}
+        if fatal or state in MOVED:
+            await session.connection.close()
+        said = self.address.scrub(diag.message_primary or error)
+        reason = f"{said} ({state})" if state else said
+        if session.is_cut:
+            reason = f"no answer within {self._patience:g} s"
+        sent = session.sent and (fatal or state is None or state in UNKNOWN)
+        return Broken(reason, sent=sent, again=state in AGAIN or (fatal and not sent))
+
+    async def close(self) -> None:
+        """Wait for the calls under way in this event loop, then close all connections."""
+        self.closed = True
+        here = self._locals.pop(asyncio.get_running_loop(), None)
+        if here is not None and self._process == os.getpid():
+            await here.close()
+        self._finalizer()
+
+
+def _no_text(problem: str) -> UnencodableError:
+    return UnencodableError("an id or a name", "$", problem)
+
+
+def _abandon(locals_: WeakKeyDictionary[asyncio.AbstractEventLoop, Local]) -> None:
+    """Let go of the connections of a store that nobody closed."""
+    for local in list(locals_.values()):
+        local.abandon()
