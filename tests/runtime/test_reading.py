@@ -209,6 +209,10 @@ class LateAnswers(FaultyTraceStore):
             await asyncio.wait((task,))
         return page
 
+    async def wait(self, thread_id: str, *, after: Head, timeout: float) -> Head:
+        await self.gate.entered.wait()
+        return await self.head(thread_id)
+
 
 async def test_stream_reads_once_more_after_the_run_ended() -> None:
     """What a run recorded while a read was on its way is still yielded."""
