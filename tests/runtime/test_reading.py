@@ -6,7 +6,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from soev.adapters import InMemoryTraceStore
-from soev.domain import Event, Input, LeaseHeldError, LogEntry, Page, Request, StoreRewoundError
+from soev.domain import (
+    Event,
+    Head,
+    Input,
+    LeaseHeldError,
+    LogEntry,
+    Page,
+    Request,
+    StoreRewoundError,
+)
 from soev.runtime._runs import Runs
 from tests.runtime.world import (
     HELLO,
