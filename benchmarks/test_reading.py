@@ -16,7 +16,7 @@ from benchmarks.conftest import Figures
 from benchmarks.worlds import Pace, bare_graph, react_graph, run_thread
 from soev.adapters import InMemoryTraceStore, SqliteTraceStore
 from soev.domain import Ended, Event, Head, Input, ModelOutput
-from soev.golden import import_conversations
+from soev.golden import ImportOptions, import_conversations
 from soev.runtime import CORE_EVENT_TYPES, Graph, Runs, Thread, encode, replay
 
 CONVERSATIONS = os.environ.get("SOEV_BENCH_CONVERSATIONS")
@@ -61,9 +61,8 @@ def test_replay_of_conversations(benchmark: BenchmarkFixture, figures: Figures) 
     """Conversations that others recorded, in OpenAI's message format, from a file of the caller."""
     assert CONVERSATIONS is not None
     path = Path(CONVERSATIONS)
-    imported = import_conversations(
-        path.read_text("utf-8"), file=path.name, agent="agent", name="c", skip_bad=True
-    )
+    options = ImportOptions(file=path.name, agent="agent", name="conversation", skip_bad=True)
+    imported = import_conversations(path.read_text("utf-8"), options)
     threads = [[CORE_EVENT_TYPES.decode(row) for row in trace.events] for trace in imported.traces]
     graph = react_graph(10, Pace())
     seconds: list[float] = []

@@ -1,7 +1,7 @@
 """Run what the documentation shows: every block, every docstring example, every program.
 
-A block runs by itself and then its `main`, when it has one and does not run it. `print` calls are compared with the
-`#>` comments below them. A block that cannot run offline says why in its fence,
+A block runs by itself and then its `main`, when it has one and does not run it. `print` calls are
+compared with the `#>` comments below them. A block that cannot run offline says why in its fence,
 ``python {compile="needs a server"}``, and is compiled only.
 """
 

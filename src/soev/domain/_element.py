@@ -9,7 +9,6 @@ from decimal import Decimal
 from enum import Enum
 from functools import cache
 from typing import Any, ClassVar, Literal, get_args, get_origin
-from uuid import UUID
 
 from pydantic import (
     BaseModel,
@@ -220,6 +219,6 @@ def _has_room(annotation: Any) -> bool:
     if arguments:
         return any(_has_room(each) for each in arguments if each is not Ellipsis)
     if isinstance(annotation, type):
-        plain = (*_SCALARS, date, time, timedelta, Decimal, Enum, UUID)
+        plain = (*_SCALARS, date, time, timedelta, Decimal, Enum)
         return not issubclass(annotation, plain)
     return True
