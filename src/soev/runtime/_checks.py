@@ -64,8 +64,12 @@ class Desk(NamedTuple):
         )
         return Draft(own, self.types.encode_readable(own))
 
-    def drafts(self, returned: object) -> list[Draft]:
+    def drafts(self, returned: object, who: str = "A step") -> list[Draft]:
         """Return what a step returned, once it is known that it may be recorded.
+
+        Args:
+            returned: What it returned.
+            who: What to call it in an error.
 
         Raises:
             TypeError: It is no sequence of events.
@@ -75,23 +79,23 @@ class Desk(NamedTuple):
         """
         if not isinstance(returned, Sequence) or isinstance(returned, str):
             raise TypeError(
-                f"A step returned a {type(returned).__name__}. Return a list or tuple of events."
+                f"{who} returned a {type(returned).__name__}. Return a list or tuple of events."
             )
         if not returned:
-            raise ValueError("A step returned no event. Return at least one.")
-        drafts = [self._checked(event) for event in returned]
+            raise ValueError(f"{who} returned no event. Return at least one.")
+        drafts = [self._checked(event, who) for event in returned]
         for draft in drafts[:-1]:
             if isinstance(draft.event, Request):
                 raise ValueError(
-                    "A step returned a Request before other events. Return it as the last."
+                    f"{who} returned a Request before other events. Return it as the last."
                 )
         return drafts
 
-    def _checked(self, event: object) -> Draft:
+    def _checked(self, event: object, who: str) -> Draft:
         if not isinstance(event, Event):
-            raise TypeError(f"A step returned a {type(event).__name__} among its events.")
+            raise TypeError(f"{who} returned a {type(event).__name__} among its events.")
         if isinstance(event, RUNTIME_EVENTS):
-            raise ValueError(f"A step returned {_article(event)}, which the runtime alone records.")
+            raise ValueError(f"{who} returned {_article(event)}, which the runtime alone records.")
         if isinstance(event, Request) and event.expects is not None:
             problem = schema_problem(event.expects)
             if problem is not None:

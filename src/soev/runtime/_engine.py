@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from soev.domain import (
     ROOT_STREAM,
@@ -16,9 +17,22 @@ from soev.domain import (
     call_site,
     reached,
 )
-from soev.runtime._actions import Action, End, Fault, Plan, RunStep, Trip
+from soev.runtime._actions import (
+    Action,
+    End,
+    Fault,
+    HandBack,
+    Intend,
+    OpenTasks,
+    Plan,
+    Recover,
+    RunStep,
+    Trip,
+)
 from soev.runtime._checks import Desk, Draft, failure_of, log_failure
+from soev.runtime._effecting import Effecting
 from soev.runtime._graph import Graph, is_delegation, is_effect
+from soev.runtime._handing import Handing, handed_back, opened
 from soev.runtime._journal import Journal, Work
 from soev.runtime._ledger import Ledger
 from soev.runtime._runs import Runs
@@ -46,6 +60,20 @@ def refuse_unsupported(graph: Graph) -> None:
             raise ValueError(f"{UNSUPPORTED} the fan-out after {node.name!r}.")
 
 
+class Place(NamedTuple):
+    """What a step of one node in one stream needs.
+
+    Args:
+        desk: What its events get their envelope from.
+        site: Where it is called.
+        step: What the node runs.
+    """
+
+    desk: Desk
+    site: CallSite
+    step: Any
+
+
 class Run:
     """One process executing one turn of one thread, under the thread's lease.
 
@@ -59,12 +87,13 @@ class Run:
     """
 
     def __init__(self, work: Work, runs: Runs, ledger: Ledger) -> None:
-        self._work = work
+        self._work, self._live = work, runs.live
         self._journal = Journal(work, runs, ledger, self)
+        self._effects = Effecting(work, self._journal, self, runs.ids)
         self._workers: set[asyncio.Task[None]] = set()
         self._streams: set[str] = set()
         self._acting: set[asyncio.Task[Any]] = set()
-        self._places: dict[tuple[str, str], tuple[Desk, CallSite]] = {}
+        self._places: dict[str, dict[NodeName, Place]] = {}
         self._error: BaseException | None = None
         self._loop = asyncio.get_running_loop()
         self._yielded = self._loop.time()
@@ -77,7 +106,7 @@ class Run:
             LeaseLostError: The lease went to another owner meanwhile.
             CancelledError: The run was stopped. What it had begun to append is stored.
         """
-        self._launch(ROOT_STREAM, self._begin())
+        self._launch(ROOT_STREAM, None)
         stopped = await self._ended(self._workers)
         hold = self._journal.hold
         if not hold.settled:
@@ -114,25 +143,27 @@ class Run:
         """Let nothing begin any more, and cancel the steps that are in progress."""
         if self._journal.over:
             return
-        self._journal.over = True
+        self._journal.stop()
         for task in self._acting:
             task.cancel()
 
     def fail(self, error: BaseException) -> None:
-        """End the run with an error. The first one counts."""
+        """End the run with an error. The first one counts, and nothing is recorded after it."""
         self._error = self._error or error
+        self._journal.seal()
         self.halt()
 
     # --- one worker per stream ---
 
-    def _launch(self, stream: str, work: Coroutine[Any, Any, Action | None]) -> None:
+    def _launch(self, stream: str, action: Action | None) -> None:
         self._streams.add(stream)
-        self._workers.add(asyncio.create_task(self._drive(stream, work)))
+        self._workers.add(asyncio.create_task(self._drive(stream, action)))
 
-    async def _drive(self, stream: str, work: Coroutine[Any, Any, Action | None]) -> None:
+    async def _drive(self, stream: str, action: Action | None) -> None:
         """Do what is due in one stream, as long as something is."""
         try:
-            action = await work
+            if action is None:
+                action = await self._begin()
             while not self._journal.over:
                 if action is None:
                     action = await self._leave(stream)
@@ -145,6 +176,7 @@ class Run:
             self.fail(error)
         finally:
             self._streams.discard(stream)
+            self._places.pop(stream, None)
 
     async def _breathe(self) -> None:
         """Let the renewal run: a model that answers at once never gives way by itself."""
@@ -171,19 +203,18 @@ class Run:
     def _dispatch(self, plan: Plan, stream: str | None = None) -> Action | None:
         """Start what is due where nobody works, and return what is due in one stream."""
         mine = None
+        if self._journal.over:
+            return None
         for action in plan.actions:
             due = _stream_of(action)
             if due == stream:
                 mine = action
             elif due not in self._streams:
-                self._launch(due, self._perform(due, action))
+                self._launch(due, action)
         return mine
 
     async def _perform(self, stream: str, action: Action) -> Action | None:
-        performer = _PERFORMERS.get(type(action))
-        if performer is None:
-            raise ValueError(f"{UNSUPPORTED} what the log holds: {type(action).__name__}.")
-        plan = await performer(self, action)
+        plan = await _PERFORMERS[type(action)](self, action)
         return None if plan is None else self._dispatch(plan, stream)
 
     # --- what a plan asks for ---
@@ -195,13 +226,13 @@ class Run:
     async def _step(self, action: RunStep) -> Plan | None:
         if self._journal.hold.past:
             raise self._journal.hold.lapse
-        desk, site = self._place(action)
-        drafts = await self._called(action, desk, site)
-        return None if self._journal.over else await self._journal.record(desk, drafts)
+        place = self._place(action)
+        drafts = await self._called(action, place)
+        return None if self._journal.over else await self._journal.record(place.desk, drafts)
 
-    async def _called(self, action: RunStep, desk: Desk, site: CallSite) -> list[Draft]:
+    async def _called(self, action: RunStep, place: Place) -> list[Draft]:
         """Call a step and return what to record: its events, or a Failure."""
-        step = self._work.graph.node(action.node).step
+        desk, site, step = place
         view = self._journal.ledger.planner.view(action.stream)
         task = asyncio.current_task()
         assert task is not None
@@ -209,7 +240,7 @@ class Run:
         token = call_site.set(site)
         self._acting.add(task)
         try:
-            return desk.drafts(await step(view))  # type: ignore[operator]  # RunStep is planned for a Step alone
+            return desk.drafts(await step(view))
         except asyncio.CancelledError as error:
             if task.cancelling() and not self._journal.over:
                 raise
@@ -243,26 +274,62 @@ class Run:
         desk = self._journal.desk(ROOT_STREAM, None)
         return await self._journal.record(desk, [desk.draft(Ended())])
 
-    def _place(self, action: RunStep) -> tuple[Desk, CallSite]:
-        """Return what a node's events get their envelope from, and where its step is called."""
+    async def _intend(self, action: Intend) -> Plan | None:
+        return await self._effects.intend(action)
+
+    async def _recover(self, action: Recover) -> Plan | None:
+        return await self._effects.recover(action)
+
+    async def _open(self, action: OpenTasks) -> Plan | None:
+        return await self._delegate(action, opened)
+
+    async def _hand_back(self, action: HandBack) -> Plan | None:
+        return await self._delegate(action, handed_back)
+
+    async def _delegate(self, action: OpenTasks | HandBack, handing: Handing) -> Plan | None:
+        """Record what a delegation makes of its view, or of its tasks."""
+        if self._journal.hold.past:
+            raise self._journal.hold.lapse
+        planner = self._journal.ledger.planner
+        desk = self._journal.desk(action.stream, action.node)
+        reached("tasks.opening" if handing is opened else "tasks.reporting")
+        try:
+            delegation: Any = planner.graph(action.stream).node(action.node).step
+            drafts = handing(desk, delegation, planner)
+        except Exception as error:  # noqa: BLE001  # a team's own code may raise anything
+            drafts = self._failed(action.node, desk, error)
+        return await self._journal.record(desk, drafts)
+
+    def _place(self, action: RunStep) -> Place:
+        """Return what the steps of a node in a stream need, made once."""
         stream, node = action.stream, action.node
-        place = self._places.get((stream, node))
+        places = self._places.get(stream)
+        if places is None:
+            places = self._places[stream] = {}
+        place = places.get(node)
         if place is None:
-            site = CallSite(self._work.thread_id, self._work.agent, stream, node, _unheard)
-            place = self._places[stream, node] = self._journal.desk(stream, node), site
+            step = self._journal.ledger.planner.graph(stream).node(node).step
+            heard = partial(self._heard, stream, node)
+            site = CallSite(self._work.thread_id, self._work.agent, stream, node, heard)
+            place = places[node] = Place(self._journal.desk(stream, node), site, step)
         return place
+
+    def _heard(self, stream: str, node: NodeName, delta: ChatDelta) -> None:
+        """Pass a piece of an answer on to those who listen."""
+        position = self._journal.ledger.position
+        self._live.tell(self._work.thread_id, stream, node, position, delta)
 
 
 def _stream_of(action: Action) -> str:
     return ROOT_STREAM if isinstance(action, End) else action.stream
 
 
-def _unheard(delta: ChatDelta) -> None:
-    """Drop a piece of an answer that nobody listens to."""
-
-
 _PERFORMERS: Final[dict[type, Callable[[Run, Any], Awaitable[Plan | None]]]] = {
     RunStep: Run._step,
+    Intend: Run._intend,
+    Recover: Run._recover,
+    OpenTasks: Run._open,
+    HandBack: Run._hand_back,
     Trip: Run._trip,
     Fault: Run._fault,
     End: Run._end,

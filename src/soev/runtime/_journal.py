@@ -9,6 +9,7 @@ from typing import Protocol
 
 from soev.domain import (
     ROOT_STREAM,
+    EffectIntent,
     Ended,
     Failure,
     Head,
@@ -87,7 +88,22 @@ class Journal:
         self._lock = asyncio.Lock()
         self.hold = Holding(work.store, work.thread_id, runs, crew.fail, self._catch_up, self._lock)
         self._turn = ledger.turn
-        self.over = False
+        self.over = self.sealed = False
+        loop = asyncio.get_running_loop()
+        self.stopping: asyncio.Future[None] = loop.create_future()
+        self.sealing: asyncio.Future[None] = loop.create_future()
+
+    def stop(self) -> None:
+        """Let nothing begin any more. What effects in progress come to is still recorded."""
+        self.over = True
+        if not self.stopping.done():
+            self.stopping.set_result(None)
+
+    def seal(self) -> None:
+        """Let nothing be recorded any more."""
+        self.sealed = True
+        if not self.sealing.done():
+            self.sealing.set_result(None)
 
     def desk(self, stream: str, origin: str | None) -> Desk:
         """Return what gives events of a stream and node their envelope."""
@@ -105,18 +121,27 @@ class Journal:
             self._crew.halt()
         return None if self.over else self.ledger.plan(self.ledger.position)
 
-    async def record(self, desk: Desk, drafts: list[Draft]) -> Plan | None:
+    async def record(
+        self,
+        desk: Desk,
+        drafts: list[Draft],
+        *,
+        settles: EffectIntent | None = None,
+        late: bool = False,
+    ) -> Plan | None:
         """Append what a stream did.
 
         Args:
             desk: What the events got their envelope from.
             drafts: The events. What is too large for the store is recorded as a Failure.
+            settles: The intent that they are about. They are recorded while it is open.
+            late: Whether they are recorded also while the run is being stopped.
 
         Returns:
-            The plan after them, or None when the run ended before they were stored.
+            The plan after them, or None when they were not stored.
         """
         async with self._lock:
-            while not self.over:
+            while (late or not self.over) and (settles is None or self._is_open(settles)):
                 batch, plan, release = self._closed(drafts)
                 try:
                     entries = await self._append([draft.stored for draft in batch], release=release)
@@ -126,7 +151,7 @@ class Journal:
                     if isinstance(drafts[0].event, Failure):
                         raise
                     self.ledger.retract()
-                    drafts = [desk.draft(failure_of(error))]
+                    drafts, settles, late = [desk.draft(failure_of(error))], None, False
                 else:
                     self.ledger.confirm(entries)
                     self.hold.position = self.ledger.position
@@ -135,10 +160,15 @@ class Journal:
                     return plan
         return None
 
+    def _is_open(self, intent: EffectIntent) -> bool:
+        """Whether the run may record what became of an intent: a second result is refused."""
+        found = None if self.sealed else self.ledger.planner.intent(intent.stream)
+        return found is not None and found.id == intent.id
+
     def _closed(self, drafts: list[Draft]) -> tuple[list[Draft], Plan, bool]:
         """Plan with what is to be appended. What ends the run gives the lease back with it."""
         plan = self.ledger.propose([draft.event for draft in drafts])
-        if not self._crew.alone():
+        if self.over or not self._crew.alone():
             return drafts, plan, False
         if plan.actions and isinstance(plan.actions[0], End):
             ended = self.desk(ROOT_STREAM, None).draft(Ended())
@@ -205,7 +235,9 @@ class Journal:
         """Read what others wrote, and tell whether the run goes on after it."""
         await self._read()
         ledger = self.ledger
-        if ledger.turn != self._turn or ledger.closed > ledger.planner.since:
+        if ledger.turn != self._turn:
+            self.seal()
+        if self.sealed or ledger.closed > ledger.planner.since:
             self._crew.halt()
         return not self.over
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from soev.domain import (
     BudgetExceeded,
+    EffectIntent,
     Event,
     Failure,
     NodeName,
@@ -363,6 +364,15 @@ class Planner:
             stream: The stream.
         """
         return self._log.cursor(stream).at
+
+    def intent(self, stream: str) -> EffectIntent | None:
+        """Return the open intent of a stream of the current turn, or None.
+
+        Args:
+            stream: The stream.
+        """
+        cursor = self._log.intents.get(stream)
+        return cursor.intent if cursor else None
 
     def tasks(self, stream: str) -> tuple[str, ...]:
         """Return the tasks that a stream has opened at its last event, by index.

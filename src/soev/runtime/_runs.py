@@ -10,6 +10,7 @@ from math import isfinite
 from typing import Any
 
 from soev.domain import Clock, Ids, LeaseHeldError, without_secrets
+from soev.runtime._live import LiveText
 from soev.runtime._system import SYSTEM_CLOCK, SYSTEM_IDS, SystemClock
 
 MIN_TTL = 1.0
@@ -52,6 +53,7 @@ class Runs:
             )
         self.lease_ttl, self.clock, self.ids = lease_ttl, clock, ids
         self.owner = ids.new()
+        self.live = LiveText()
         self._running: dict[str, _Running] = {}
         self._closed = False
 
