@@ -145,17 +145,15 @@ class Local:
 
         return Pooled
 
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run something to its end, whatever becomes of who waits for it."""
-        task = asyncio.get_running_loop().create_task(work)
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """Run something to its end, whatever becomes of who waits for its answer."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        answer.add_done_callback(_looked_at)
+        task = loop.create_task(_deliver(work, answer))
         self.tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self.tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # who gave up on the answer does not want its error reported either
+        task.add_done_callback(self.tasks.discard)
+        return answer
 
     async def borrow(self, deadline: float) -> Connection:
         """Return a connection that is open, as far as one can know without asking the server.
@@ -196,6 +194,26 @@ async def _check(connection: Connection) -> None:
         raise psycopg.OperationalError("the server has ended the connection")
 
 
+def _looked_at(answer: asyncio.Future[Any]) -> None:
+    """Take an error as seen, since whoever waited for it may have gone."""
+    if not answer.cancelled():
+        answer.exception()
+
+
+async def _deliver(work: Coroutine[Any, Any, T], answer: asyncio.Future[T]) -> None:
+    try:
+        outcome = await work
+    except Exception as error:  # noqa: BLE001 -- whoever waits raises it
+        if not answer.done():
+            answer.set_exception(error)
+    except BaseException:
+        answer.cancel()
+        raise
+    else:
+        if not answer.done():
+            answer.set_result(outcome)
+
+
 class Link:
     """A store's way to its server, from every event loop that it is used in.
 
@@ -228,7 +246,7 @@ class Link:
             self._locals[loop] = Local(self.address, self._size, self._patience)
         return self._locals[loop]
 
-    def submit(self, operation: str, thread_id: str, work: Work[T]) -> asyncio.Task[T]:
+    def submit(self, operation: str, thread_id: str, work: Work[T]) -> asyncio.Future[T]:
         """Begin a call, which goes on to its end whatever becomes of who waits for it.
 
         Raises:

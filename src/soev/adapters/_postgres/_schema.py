@@ -17,7 +17,7 @@ from soev.adapters._postgres._session import SETTLED, Session
 MIGRATIONS = (
     f"""
     CREATE TABLE $.threads(
-        key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        key bigint GENERATED ALWAYS AS IDENTITY,
         created bigint NOT NULL,
         updated bigint NOT NULL,
         epoch bigint NOT NULL,
@@ -25,7 +25,7 @@ MIGRATIONS = (
         ttl bigint NOT NULL,
         position integer NOT NULL,
         main integer NOT NULL,
-        id text COLLATE "C" NOT NULL UNIQUE,
+        id text COLLATE "C" PRIMARY KEY,
         incarnation text COLLATE "C" NOT NULL,
         agent text COLLATE "C",
         last_type text NOT NULL,

@@ -41,7 +41,7 @@ PAGE_BACK = f"""
 
 SAVE_LEASE = """
     UPDATE $.threads SET epoch = %s, owner = %s, request = %s, expires = %s, ttl = %s
-    WHERE key = %s
+    WHERE id = %s
 """
 SETTLE = """
     UPDATE $.threads SET expires = c.now + ttl FROM $.clock() AS c(now)
@@ -79,7 +79,7 @@ COPY = (
 DELETE = (
     "DELETE FROM $.events WHERE thread = %s",
     "DELETE FROM $.streams WHERE thread = %s",
-    "DELETE FROM $.threads WHERE key = %s",
+    "DELETE FROM $.threads WHERE id = %s",
 )
 
 ALL = (

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+
+from pydantic_core import to_json
 
 from soev.adapters._postgres import _sql as sql
 from soev.adapters._postgres._session import Rows, Session, Statement
@@ -164,7 +165,7 @@ class Statements:
             lease.request,
             micros(lease.expires),
             lease.ttl // MICROSECOND,
-            row.key,
+            row.thread_id,
         )
 
     async def settle_leases(self, session: Session) -> None:
@@ -231,7 +232,8 @@ class Statements:
 
     def delete(self, row: Row) -> Iterable[Statement]:
         """Return the statements that remove a thread whose row is held."""
-        return [(self._sql[text], (row.key,)) for text in sql.DELETE]
+        keys = row.key, row.key, row.thread_id
+        return [(self._sql[text], (key,)) for text, key in zip(sql.DELETE, keys, strict=True)]
 
 
 def _found(rows: Rows) -> tuple[datetime, Row | None]:
@@ -242,20 +244,18 @@ def _found(rows: Rows) -> tuple[datetime, Row | None]:
 def _as_json(sealed: Sequence[Entry], names: Sequence[str]) -> str:
     """Write the events of one append for the server: the only parameter of any size."""
     places = {name: number for number, name in enumerate(names, 1)}
-    return json.dumps(
-        [
-            {
-                "nth": number,
-                "place": places.get(entry.event.stream),
-                "seq": entry.event.seq,
-                "rest": entry.event.left,
-                "type": entry.event.type,
-                "stream": entry.event.stream,
-                "origin": entry.event.origin,
-                "version": entry.event.version,
-                "data": entry.event.data,
-            }
-            for number, entry in enumerate(sealed, 1)
-        ],
-        ensure_ascii=False,
-    )
+    rows = [
+        {
+            "nth": number,
+            "place": places.get(event.stream),
+            "seq": event.seq,
+            "rest": event.left,
+            "type": event.type,
+            "stream": event.stream,
+            "origin": event.origin,
+            "version": event.version,
+            "data": event.data,
+        }
+        for number, event in enumerate((entry.event for entry in sealed), 1)
+    ]
+    return to_json(rows).decode()

@@ -114,19 +114,19 @@ class PostgresTraceStore:
 
     async def _write(self, operation: str, thread_id: str, work: Work[T]) -> T:
         reached(f"store.{operation}.sending")
-        task = self._link.submit(operation, thread_id, work)
+        under_way = self._link.submit(operation, thread_id, work)
         reached(f"store.{operation}.sent")
-        answer = await asyncio.shield(task)
+        answer = await under_way
         reached(f"store.{operation}.answered")
         return answer
 
     async def _read(self, operation: str, thread_id: str, work: Work[T]) -> T:
         reached(f"store.{operation}.sending")
-        answer = await asyncio.shield(self._link.submit(operation, thread_id, work))
+        answer = await self._link.submit(operation, thread_id, work)
         if self._set_back:
             self._set_back = False
             settle = self._statements.settle_leases
-            await asyncio.shield(self._link.submit(operation, thread_id, settle))
+            await self._link.submit(operation, thread_id, settle)
         return answer
 
     def _changed(self, thread_id: str) -> None:
