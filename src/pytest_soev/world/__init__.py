@@ -15,7 +15,7 @@ from pytest_soev.world._errors import (
     UndurableActError,
     WorldError,
 )
-from pytest_soev.world._loop import Limits, Mode, WorldLoop, boundary
+from pytest_soev.world._loop import Limits, Mode, WorldLoop, boundary, passed
 from pytest_soev.world._models import FunctionChatModel, calling
 from pytest_soev.world._plans import Fault, FaultKind, SchedulePlan, shrink
 from pytest_soev.world._processes import Process
@@ -91,6 +91,7 @@ __all__ = [
     "exhaust",
     "fail_each_call",
     "log_of",
+    "passed",
     "raced",
     "same_as",
     "shrink",

@@ -217,6 +217,26 @@ async def boundary() -> None:
         await asyncio.sleep(0)
 
 
+async def passed(seconds: float) -> None:
+    """Return when some virtual seconds are over, by the clock of the process that waits.
+
+    Args:
+        seconds: How many.
+    """
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+    timer = loop.call_later(seconds, _settle, over)
+    try:
+        await over
+    finally:
+        timer.cancel()
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 def _since(lane: Lane) -> int:
     return lane.since
 

@@ -199,7 +199,9 @@ class Simulation:
             with _listening(self._logged):
                 value = self.loop.run_until_complete(self._played(scenario))
             left = self._left()
-        except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001  # part of the outcome
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as raised:  # noqa: BLE001  # what the scenario raised is its outcome
             error = raised
         finally:
             self.loop.close()

@@ -94,7 +94,7 @@ class Report(Generic[T]):
     exhausted: bool = False
     steps: int = 0
     points: Counter[str] = field(default_factory=Counter)
-    failures: list[tuple[SchedulePlan, Exception]] = field(default_factory=list)
+    failures: list[tuple[SchedulePlan, BaseException]] = field(default_factory=list)
 
     def add(self, outcome: Outcome[T]) -> None:
         """Count a schedule, and check what became of it.
@@ -109,10 +109,12 @@ class Report(Generic[T]):
         if wrong is not None:
             self.failures.append((outcome.plan, wrong))
 
-    def _wrong(self, outcome: Outcome[T]) -> Exception | None:
+    def _wrong(self, outcome: Outcome[T]) -> BaseException | None:
         try:
             self.expect(outcome)
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is the schedule's failure
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001  # whatever it is, it is the schedule's failure
             return error
         return None
 
@@ -136,7 +138,7 @@ class Report(Generic[T]):
         ) from error
 
 
-def _size(failure: tuple[SchedulePlan, Exception]) -> tuple[int, int]:
+def _size(failure: tuple[SchedulePlan, BaseException]) -> tuple[int, int]:
     plan, _ = failure
     return len(plan.faults), sum(answer != 0 for answer in plan.answers)
 
