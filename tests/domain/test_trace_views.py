@@ -118,11 +118,13 @@ def check(view: Trace, naive: Naive) -> None:
     """Hold one view, and all that it tells, to the naive one."""
     stream, expected = view.stream, naive.view(view.stream)
     assert list(view) == expected
+    assert list(reversed(view)) == expected[::-1]
     assert view.opening == naive.opening(stream)
     start = expected.index(view.opening) if view.opening else len(expected)
     if view.opening:
         start = max(n for n, event in enumerate(expected) if event is view.opening)
     assert list(view.turn) == expected[start:]
+    assert list(reversed(view.turn)) == expected[start:][::-1]
     for kind in (Event, Input, ToolOutput, ModelOutput, Request):
         found = [event for event in expected if isinstance(event, kind)]
         assert view.of(kind) == tuple(found)

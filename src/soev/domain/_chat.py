@@ -105,7 +105,7 @@ class ChatRequest:
     def _tail(self) -> str:
         rest = {
             "model": self.model,
-            "options": self.options,
+            "options": dict(self.options),
             "response_schema": self.response_schema,
         }
         head = canonical_json({**rest, "tool_choice": self.tool_choice}, "ChatRequest")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -173,6 +173,8 @@ class ElementReader:
 
 
 _SCALARS = (str, int, float, bool, bytes, type(None))
+_PLAIN = (*_SCALARS, date, time, timedelta, Decimal, Enum)
+Reader = Callable[[Any], Iterable[object]]
 
 
 def elements_in(value: object) -> Iterator[Element]:
@@ -183,32 +185,45 @@ def elements_in(value: object) -> Iterator[Element]:
     Args:
         value: An event, an element, another pydantic object or dataclass, or a collection of these.
     """
-    if isinstance(value, _SCALARS):
-        return
-    if isinstance(value, Element):
-        yield value
-    for inner in _parts_of(value):
-        yield from elements_in(inner)
+    found: list[Element] = []
+    _collect(value, found)
+    return iter(found)
 
 
-def _parts_of(value: object) -> Iterable[object]:
-    """Return what a value holds, but for what can hold no element."""
-    if isinstance(value, BaseModel):
-        return [getattr(value, name) for name in _fields_with_room(type(value))]
-    if isinstance(value, Mapping):
-        return value.values()
-    if isinstance(value, (tuple, list, set, frozenset)):
-        return value
-    if is_dataclass(value) and not isinstance(value, type):
-        return [getattr(value, field.name) for field in fields(value)]
-    return ()
+def _collect(value: Any, found: list[Element]) -> None:
+    is_element, read = _look(type(value))  # type: ignore[arg-type]  # a class has a hash
+    if is_element:
+        found.append(value)
+    if read is not None:
+        for inner in read(value):
+            _collect(inner, found)
 
 
 @cache
-def _fields_with_room(cls: type[BaseModel]) -> tuple[str, ...]:
-    """Return the fields of a class whose annotation leaves room for an element."""
-    infos = cls.__pydantic_fields__.items()
-    return tuple(name for name, info in infos if _has_room(info.annotation))
+def _look(kind: type) -> tuple[bool, Reader | None]:
+    """Return whether values of a class are elements, and what gives their parts. Once per class."""
+    return issubclass(kind, Element), _reader(kind)
+
+
+def _reader(kind: type) -> Reader | None:
+    """Return what gives the parts of a value of a class, None when they can be no element."""
+    if issubclass(kind, _PLAIN):
+        return None
+    if issubclass(kind, Mapping):
+        return kind.values
+    if issubclass(kind, (tuple, list, set, frozenset)):
+        return iter
+    names: Iterable[str] = ()
+    if issubclass(kind, BaseModel):
+        infos = kind.__pydantic_fields__.items()
+        names = [name for name, info in infos if _has_room(info.annotation)]
+    elif is_dataclass(kind):
+        names = [field.name for field in fields(kind)]
+    return _fields_reader(tuple(names)) if names else None
+
+
+def _fields_reader(names: tuple[str, ...]) -> Reader:
+    return lambda value: [getattr(value, name) for name in names]
 
 
 def _has_room(annotation: Any) -> bool:
@@ -218,7 +233,4 @@ def _has_room(annotation: Any) -> bool:
     arguments = get_args(annotation)
     if arguments:
         return any(_has_room(each) for each in arguments if each is not Ellipsis)
-    if isinstance(annotation, type):
-        plain = (*_SCALARS, date, time, timedelta, Decimal, Enum)
-        return not issubclass(annotation, plain)
-    return True
+    return not (isinstance(annotation, type) and issubclass(annotation, _PLAIN))

@@ -13,6 +13,7 @@ from soev.domain._errors import UnencodableError
 MAX_DEPTH = 128
 MAX_DIGITS = 1_000
 _BIGGEST = 10**MAX_DIGITS
+_SCALARS = (str, int, float, type(None))
 
 
 def _plain(value: object) -> object:
@@ -70,36 +71,45 @@ def write_checked(value: JsonValue, holder: str) -> str:
     return text
 
 
-def check_json(value: object, holder: str = "value", path: str = "$", depth: int = 0) -> None:
+def check_json(value: object, holder: str = "value", path: str = "$") -> None:
     """Refuse what canonical JSON cannot hold, and name the place.
 
     Raises:
         UnencodableError: As in `canonical_json`.
     """
-    if isinstance(value, (Mapping, list, tuple)):
-        if depth >= MAX_DEPTH:
-            raise UnencodableError(holder, path, f"the nesting passes {MAX_DEPTH} levels")
-        items = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for key, item in items:
-            if isinstance(value, Mapping):
-                _check_key(key, holder, path)
-            check_json(item, holder, _step(path, key), depth + 1)
-    else:
+    flaw = _flaw(value, 0)
+    if flaw is not None:
+        where, problem = flaw
+        raise UnencodableError(holder, path + where, problem)
+
+
+def _flaw(value: object, depth: int) -> tuple[str, str] | None:
+    """Return the path below a value to what JSON cannot hold, and what is wrong with it."""
+    if isinstance(value, _SCALARS) or not isinstance(value, (dict, list, tuple, Mapping)):
         problem = _problem(value)
+        return None if problem is None else ("", problem)
+    if depth >= MAX_DEPTH:
+        return "", f"the nesting passes {MAX_DEPTH} levels"
+    keyed = isinstance(value, Mapping)
+    for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+        problem = _key_problem(key) if keyed else None
         if problem is not None:
-            raise UnencodableError(holder, path, problem)
+            return "", problem
+        found = _flaw(item, depth + 1)
+        if found is not None:
+            return _step(key) + found[0], found[1]
+    return None
 
 
-def _check_key(key: object, holder: str, path: str) -> None:
+def _key_problem(key: object) -> str | None:
     if not isinstance(key, str):
-        raise UnencodableError(holder, path, f"the key {key!r} is no text")
+        return f"the key {key!r} is no text"
     problem = _problem(key)
-    if problem is not None:
-        raise UnencodableError(holder, path, f"a key: {problem}")
+    return None if problem is None else f"a key: {problem}"
 
 
-def _step(path: str, key: object) -> str:
-    return f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}"
+def _step(key: object) -> str:
+    return f"[{key}]" if isinstance(key, int) else f".{key}"
 
 
 def _problem(value: object) -> str | None:

@@ -84,7 +84,7 @@ class Line:
         self.offset = base[1] if base else 0
         self.items: list[Event] = []
         self.hits: dict[object, tuple[list[int], list[int]]] = {}
-        self.folds: dict[Any, tuple[int, Any]] = {}
+        self.folds: dict[Any, list[Any]] = {}
 
     @property
     def stop(self) -> int:
@@ -105,6 +105,14 @@ class Line:
         items, offset = self.items, self.offset
         for place in range(max(start - offset, 0), stop - offset):
             yield items[place]
+
+    def back(self, start: int, stop: int) -> Iterator[Event]:
+        """Yield the events from before one place back to another."""
+        items, offset = self.items, self.offset
+        for place in range(stop - offset - 1, max(start - offset, 0) - 1, -1):
+            yield items[place]
+        if start < offset and self.base is not None:
+            yield from self.base[0].back(start, min(stop, offset))
 
     def last(self, types: type[Event] | tuple[type[Event], ...], start: int, stop: int) -> int:
         """Return the place of the last event of the classes in a window, or -1."""
@@ -129,24 +137,28 @@ class Line:
         own = stop - self.offset
         if own <= 0 and self.base is not None:
             return self.base[0].fold(fold, stop)
-        upto, state = self.folds.get(fold) or (0, self._beginning(fold))
-        newest = upto <= own
-        if not newest:
+        kept = self.folds.get(fold)
+        if kept is None or kept[0] > own:
             upto, state = 0, self._beginning(fold)
-        for place in range(upto, own):
-            state = fold.step(state, self.items[place])
-        if newest:
-            self._keep(fold, own, state)
-        answer: S = state
-        return answer
+        else:
+            upto, state = kept
+        if upto == own:
+            return state
+        for event in self.items[upto:own]:
+            state = fold.step(state, event)
+        if kept is None:
+            self._keep(fold, [own, state])
+        elif kept[0] < own:
+            kept[:] = own, state
+        return state
 
     def _beginning(self, fold: Fold[S]) -> S:
         return fold.fork(self.base[0].fold(fold, self.base[1])) if self.base else fold.start()
 
-    def _keep(self, fold: Fold[S], own: int, state: S) -> None:
-        if fold not in self.folds and len(self.folds) >= MAX_FOLDS:
+    def _keep(self, fold: Fold[S], kept: list[Any]) -> None:
+        if len(self.folds) >= MAX_FOLDS:
             del self.folds[next(iter(self.folds))]
-        self.folds[fold] = (own, state)
+        self.folds[fold] = kept
 
     def _opens(self, event: Event) -> bool:
         if not isinstance(event, Input) or event.answers is not None:

@@ -193,6 +193,10 @@ class Trace(Sequence[Event]):
         """Yield the events in the order of the trace."""
         return self._line.walk(self._start, self._stop)
 
+    def __reversed__(self) -> Iterator[Event]:
+        """Yield the events, the last first."""
+        return self._line.back(self._start, self._stop)
+
     def __len__(self) -> int:
         """Count the events."""
         return self._stop - self._start
