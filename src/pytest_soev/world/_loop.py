@@ -202,7 +202,11 @@ class WorldLoop(Agenda):
     def finalize(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Close an asynchronous generator that nobody refers to any more, as asyncio does."""
         if not self.closed and not current_life.get().dead:
-            self.call_soon(self.create_task, generator.aclose())
+            self.call_soon(self._finish, generator)
+
+    def _finish(self, generator: AsyncGenerator[Any, Any]) -> None:
+        # Made only now, so that a schedule that is over leaves no coroutine that was never awaited.
+        self.create_task(generator.aclose())
 
 
 async def boundary() -> None:
