@@ -14,6 +14,7 @@ from pytest_soev.world import (
     EndlessError,
     Limits,
     OutsideError,
+    Ready,
     Replay,
     Setting,
     Simulation,
@@ -164,7 +165,7 @@ class Odd:
     def __init__(self) -> None:
         self.widths: list[int] = []
 
-    def choose(self, lanes: Sequence[int]) -> int:
+    def choose(self, lanes: Sequence[Ready]) -> int:
         self.widths.append(len(lanes))
         return 0
 

@@ -14,12 +14,14 @@ from pytest_soev.world import (
     FaultKind,
     Pct,
     Priorities,
+    Ready,
     Replay,
     Scenario,
     ScheduleFailedError,
     SchedulePlan,
     Setting,
     Simulation,
+    Steady,
     boundary,
     exhaust,
     raced,
@@ -51,6 +53,11 @@ def trimmed(plan: SchedulePlan) -> tuple[int, ...]:
     while answers and answers[-1] == 0:
         answers.pop()
     return tuple(answers)
+
+
+def lanes(*numbers: int) -> list[Ready]:
+    """Make lanes that are ready, each of a process of its own."""
+    return [Ready(number, str(number)) for number in numbers]
 
 
 @given(plan=PLANS)
@@ -120,14 +127,23 @@ def test_exhaustion_runs_each_order_once(deviations: int) -> None:
 def test_priorities_are_kept_until_a_demotion() -> None:
     """The lane that is ranked first goes on, until a demotion puts it last."""
     strategy = Priorities(order=(0, 1, 0), demotions=(2,))
-    ready = [[7, 8], [7, 8, 9], [7, 8, 9], [7, 8, 9]]
-    assert [lanes[strategy.choose(lanes)] for lanes in ready] == [7, 9, 7, 7]
+    ready = [lanes(7, 8), lanes(7, 8, 9), lanes(7, 8, 9), lanes(7, 8, 9)]
+    assert [each[strategy.choose(each)].lane for each in ready] == [7, 9, 7, 7]
 
 
 def test_answers_that_fit_no_more_are_the_usual_order() -> None:
     """A recorded answer beyond the lanes that are ready, or that is missing, is 0."""
     strategy = Replay([1, 5])
-    assert [strategy.choose([3, 4]) for _ in range(3)] == [1, 0, 0]
+    assert [strategy.choose(lanes(3, 4)) for _ in range(3)] == [1, 0, 0]
+
+
+def test_a_steady_order_stays_with_a_lane_and_its_process() -> None:
+    """What went last goes on while it can, then its process, and an answer lets another one in."""
+    strategy = Steady([0, 0, 1])
+    one, two, friend = Ready(1, "a"), Ready(2, "b"), Ready(3, "a")
+    asked = [[one, two, friend], [two, friend], [two, friend], [friend, two], [friend]]
+    went = [each[strategy.choose(each)] for each in asked]
+    assert went == [one, friend, two, two, friend]
 
 
 async def lost_update(sim: Simulation) -> int:

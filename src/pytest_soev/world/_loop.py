@@ -14,7 +14,7 @@ from pytest_soev.world._lanes import Lane
 from pytest_soev.world._lives import OUTSIDE, Life, current_life
 from pytest_soev.world._stacks import stack_of
 from pytest_soev.world._stage import Actor, Stage
-from pytest_soev.world._strategies import Fifo, Strategy
+from pytest_soev.world._strategies import Fifo, Ready, Strategy
 
 Args = TypeVarTuple("Args")
 Mode = Literal["strict", "wild"]
@@ -161,7 +161,7 @@ class WorldLoop(Agenda):
             inner = next((lane for lane in ready if not lane.boundary), None)
             if inner is not None:
                 return inner
-        answer = self._strategy.choose([lane.number for lane in ready])
+        answer = self._strategy.choose([Ready(lane.number, lane.life.name) for lane in ready])
         self.answers.append(answer)
         self.widths.append(len(ready))
         self.trace.append((len(ready), answer))

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+
+class Ready(NamedTuple):
+    """A lane that is ready.
+
+    Args:
+        lane: Its number, the same for a whole schedule.
+        process: The process that it belongs to, with its life.
+    """
+
+    lane: int
+    process: str
 
 
 class Strategy(Protocol):
     """Picks what happens next wherever a schedule has a choice."""
 
-    def choose(self, lanes: Sequence[int]) -> int:
+    def choose(self, lanes: Sequence[Ready]) -> int:
         """Return the index of the lane that goes on.
 
         Args:
-            lanes: The numbers of the lanes that are ready, the one that waits longest first, so
-                that 0 is always the order of asyncio. A lane keeps its number for a whole schedule.
+            lanes: The lanes that are ready, the one that waits longest first, so that 0 is always
+                the order of asyncio.
         """
         ...
 
@@ -23,7 +35,7 @@ class Strategy(Protocol):
 class Fifo:
     """The order of asyncio's own loop."""
 
-    def choose(self, lanes: Sequence[int]) -> int:
+    def choose(self, lanes: Sequence[Ready]) -> int:
         """Return 0."""
         return 0
 
@@ -38,7 +50,7 @@ class Uniform:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
-    def choose(self, lanes: Sequence[int]) -> int:
+    def choose(self, lanes: Sequence[Ready]) -> int:
         """Return a random index."""
         return self._random.randrange(len(lanes))
 
@@ -60,18 +72,19 @@ class Priorities:
         self._ranking: list[int] = []
         self._seen = self._choices = 0
 
-    def choose(self, lanes: Sequence[int]) -> int:
+    def choose(self, lanes: Sequence[Ready]) -> int:
         """Return the lane that is ranked first."""
-        for lane in lanes:
+        numbers = [ready.lane for ready in lanes]
+        for lane in numbers:
             if lane not in self._ranking:
                 self._ranking.insert(self._place(), lane)
-        best = min(lanes, key=self._ranking.index)
-        if self._choices in self._demotions and len(lanes) > 1:
+        best = min(numbers, key=self._ranking.index)
+        if self._choices in self._demotions:
             self._ranking.remove(best)
             self._ranking.append(best)
-            best = min(lanes, key=self._ranking.index)
+            best = min(numbers, key=self._ranking.index)
         self._choices += 1
-        return lanes.index(best)
+        return numbers.index(best)
 
     def _place(self) -> int:
         drawn = self._order[self._seen] if self._seen < len(self._order) else len(self._ranking)
@@ -105,7 +118,7 @@ class Replay:
     def __init__(self, answers: Sequence[int]) -> None:
         self._answers, self._at = tuple(answers), 0
 
-    def choose(self, lanes: Sequence[int]) -> int:
+    def choose(self, lanes: Sequence[Ready]) -> int:
         """Return the recorded answer, or 0 where there is none or it fits no more."""
         at = self._at
         self._at += 1
@@ -114,10 +127,39 @@ class Replay:
         return self._answers[at]
 
 
-class Exhaustion:
-    """Every schedule that leaves the order of asyncio at most some times, each of them once.
+class Steady:
+    """One lane goes on for as long as it can, but where an answer lets another one in.
 
-    Run what `next_answers` gives with `Replay`, and tell `learn` how many lanes each choice had.
+    Few answers then suffice for what takes many in the order of asyncio, in which lanes take
+    turns: all of one race in the middle of the other.
+
+    Args:
+        answers: The answers in order, 0 for the lane that went last, or else one of its process,
+            or else the one that waits longest; the others follow it. Where they end they are 0.
+    """
+
+    def __init__(self, answers: Sequence[int] = ()) -> None:
+        self._answers, self._at = tuple(answers), 0
+        self._last = Ready(-1, "")
+
+    def choose(self, lanes: Sequence[Ready]) -> int:
+        """Return the lane that an answer means."""
+        answer = self._answers[self._at] if self._at < len(self._answers) else 0
+        self._at += 1
+        order = sorted(range(len(lanes)), key=lambda place: self._strangeness(lanes[place]))
+        chosen = order[answer if answer < len(lanes) else 0]
+        self._last = lanes[chosen]
+        return chosen
+
+    def _strangeness(self, ready: Ready) -> int:
+        return (ready != self._last) + (ready.process != self._last.process)
+
+
+class Exhaustion:
+    """Every list of answers of which at most some are not 0, each of them once.
+
+    Run what `next_answers` gives with `Replay` or `Steady`, and tell `learn` how many lanes each
+    choice had.
 
     Args:
         deviations: The most answers that are not 0.

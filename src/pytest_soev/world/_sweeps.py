@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from pytest_soev.world._errors import WorldError
 from pytest_soev.world._plans import Fault, FaultKind, SchedulePlan, shrink
 from pytest_soev.world._simulation import Outcome, Setting, Simulation
-from pytest_soev.world._strategies import Exhaustion, Pct, Replay, Strategy
+from pytest_soev.world._strategies import Exhaustion, Pct, Replay, Steady, Strategy
 
 T = TypeVar("T")
 
@@ -247,7 +247,10 @@ def exhaust(
     faults: tuple[Fault, ...] = (),
     expect: Check[T] = ends_well,
 ) -> Report[T]:
-    """Run every order of a scenario that differs from the usual one in at most some choices.
+    """Run every order of a scenario that differs from a usual one in at most some choices.
+
+    There are two usual orders: that of asyncio, in which processes take turns, and the one in which
+    a process goes on for as long as it can.
 
     Args:
         scenario: The scenario.
@@ -256,14 +259,15 @@ def exhaust(
         faults: What goes wrong in each of them.
         expect: Checks each outcome. By default it must not raise.
     """
-    report, orders = Report(scenario, expect), Exhaustion(deviations)
-    mode = scenario.setting.mode
-    while not orders.exhausted and report.runs < cap:
-        answers = orders.next_answers()
-        outcome = scenario.run(SchedulePlan(answers, faults, mode), Replay(answers))
-        orders.learn(outcome.widths)
-        report.add(outcome)
-    report.exhausted = orders.exhausted
+    report = Report(scenario, expect, exhausted=True)
+    for strategy in (Replay, Steady):
+        orders = Exhaustion(deviations)
+        while not orders.exhausted and report.runs < cap:
+            plan = SchedulePlan((), faults, scenario.setting.mode)
+            outcome = scenario.run(plan, strategy(orders.next_answers()))
+            orders.learn(outcome.widths)
+            report.add(outcome)
+        report.exhausted = report.exhausted and orders.exhausted
     return report
 
 
