@@ -6,6 +6,7 @@ end the connections of other sessions; what restarts a server is skipped there.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import secrets
@@ -15,10 +16,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import psycopg
-import psycopg_pool  # noqa: F401 -- what it reads as it is imported would block an event loop
+from psycopg.conninfo import make_conninfo
 
 from soev.adapters import PostgresTraceStore
 
@@ -77,6 +79,36 @@ def fresh_schema() -> str:
     if DSN is not None:
         atexit.register(run, DSN, f"DROP SCHEMA IF EXISTS {name} CASCADE")
     return name
+
+
+def made_schema() -> str:
+    """Return the name of a schema in which a store has made its tables."""
+    schema = fresh_schema()
+
+    async def make() -> None:
+        async with open_store(schema):
+            pass
+
+    asyncio.run(make())
+    return schema
+
+
+def with_option(setting: str) -> str:
+    """Return the server's DSN with a setting of every session of it."""
+    return make_conninfo(dsn(), options=f"-c {setting}")
+
+
+def named_dsn(name: str) -> str:
+    """Return the server's DSN for sessions that `until_ended` can find."""
+    return make_conninfo(dsn(), application_name=name)
+
+
+def until_ended(name: str) -> None:
+    """Wait until no session of a name is left, for 10 seconds at most."""
+    sessions = f"SELECT count(*) FROM pg_stat_activity WHERE application_name = '{name}'"
+    end = monotonic() + 10
+    while run(dsn(), sessions) != [(0,)]:
+        assert monotonic() < end, f"a session of {name!r} has not ended"
 
 
 @asynccontextmanager

@@ -78,7 +78,7 @@ class Hints:
                 self.live = False
 
     async def _hear(self) -> None:
-        connection = await self._address.connect(psycopg.AsyncConnection)
+        connection = await self._address.connect()
         try:
             await connection.execute(f"LISTEN {self._channel}")
             self.live = True

@@ -7,12 +7,11 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary, WeakSet, finalize
+from weakref import WeakKeyDictionary, finalize
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ConnStatus, TransactionStatus
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from soev.adapters._postgres._schema import SchemaError, bring_up
 from soev.adapters._postgres._session import Session
@@ -26,6 +25,7 @@ AGAIN = frozenset({"40001", "40P01"})
 UNKNOWN = frozenset({"08007", "40003"})
 MOVED = frozenset({"25006"})
 PAUSE = 0.01
+SERVER_SHARE = 750  # milliseconds of the server's patience for a second of ours
 
 _PARTS = ("host", "hostaddr", "port", "user", "password", "dbname", "service", "sslpassword")
 
@@ -86,64 +86,38 @@ class Address:
         text = " ".join(str(error).split()) or type(error).__name__
         return self._hidden.sub("…", text) if self._hidden else text
 
-    async def connect(self, kind: type[Connection]) -> Connection:
+    async def connect(self) -> Connection:
         """Open a connection in autocommit mode that prepares nothing.
 
         Raises:
             psycopg.OperationalError: There is none to be had.
         """
         try:
-            # `connect` of a subclass may be the caller.
-            return await psycopg.AsyncConnection.connect.__func__(  # type: ignore[attr-defined,no-any-return] # it is a classmethod
-                kind, self._conninfo, autocommit=True, prepare_threshold=None
+            return await psycopg.AsyncConnection.connect(
+                self._conninfo, autocommit=True, prepare_threshold=None
             )
         except psycopg.Error as error:
             raise psycopg.OperationalError(self.scrub(error)) from None
 
 
 class Local:
-    """What a store has in one event loop: a pool, the calls under way, and who hears of changes.
+    """What a store has in one event loop: connections, and the calls under way.
+
+    A pool of this size has no tasks of its own: connections are made by the calls that need them,
+    which are told why there is none, and nothing is left behind in a loop that ends.
 
     Args:
         address: Where the server is.
         size: The most connections.
-        patience: The most seconds to wait for one.
     """
 
-    def __init__(self, address: Address, size: int, patience: float) -> None:
-        self.tasks: set[asyncio.Task[Any]] = set()
-        self.made: WeakSet[Connection] = WeakSet()
-        self.problem: str | None = None
+    def __init__(self, address: Address, size: int) -> None:
         self._address, self._size = address, size
-        self._pool = AsyncConnectionPool(
-            connection_class=self._connection_class(),
-            min_size=0,
-            max_size=size,
-            open=False,
-            check=_check,
-            timeout=patience,
-            reconnect_timeout=patience,
-            name="soev",
-        )
-
-    def _connection_class(self) -> type[Connection]:
-        local = self
-
-        class Pooled(psycopg.AsyncConnection[tuple[Any, ...]]):
-            """A connection of this pool, of whose failures the callers are told."""
-
-            @classmethod
-            async def connect(cls, *_: Any, **__: Any) -> Any:
-                try:
-                    connection = await local._address.connect(cls)
-                except psycopg.Error as error:
-                    local.problem = str(error)
-                    raise
-                local.problem = None
-                local.made.add(connection)
-                return connection
-
-        return Pooled
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._free = asyncio.Semaphore(size)
+        self._idle: list[Connection] = []
+        self._made: set[Connection] = set()
+        self.abandon = finalize(self, _finish, self._made, os.getpid())
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Run something to its end, whatever becomes of who waits for its answer."""
@@ -151,8 +125,8 @@ class Local:
         answer: asyncio.Future[T] = loop.create_future()
         answer.add_done_callback(_looked_at)
         task = loop.create_task(_deliver(work, answer))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return answer
 
     async def borrow(self, deadline: float) -> Connection:
@@ -161,37 +135,69 @@ class Local:
         Raises:
             Broken: There is none before the deadline.
         """
-        if self._pool.closed:
-            await self._pool.open()
-        left = max(deadline - asyncio.get_running_loop().time(), 0.001)
         try:
-            return await self._pool.getconn(left)
-        except PoolTimeout:
-            busy = f"all {self._size} connections were busy for {left:.1f} s"
-            raise Broken(f"no connection: {self.problem}" if self.problem else busy) from None
+            async with asyncio.timeout_at(deadline):
+                await self._free.acquire()
+        except TimeoutError:
+            raise Broken(f"all {self._size} connections were busy") from None
+        try:
+            while self._idle:
+                connection = self._idle.pop()
+                if _usable(connection):
+                    return connection
+                await self._drop(connection)
+            return await self._connect(deadline)
+        except BaseException:
+            self._free.release()
+            raise
+
+    async def _connect(self, deadline: float) -> Connection:
+        try:
+            async with asyncio.timeout_at(deadline):
+                connection = await self._address.connect()
+        except TimeoutError:
+            raise Broken("no connection: the server does not answer") from None
+        except psycopg.Error as error:
+            raise Broken(f"no connection: {error}") from None
+        self._made.add(connection)
+        return connection
 
     async def give_back(self, connection: Connection) -> None:
-        """Return a connection to the pool, which discards a broken one."""
-        await self._pool.putconn(connection)
+        """Take a connection back for the next call, unless it is broken."""
+        if connection.pgconn.transaction_status == TransactionStatus.IDLE:
+            self._idle.append(connection)
+        else:
+            await self._drop(connection)
+        self._free.release()
+
+    async def _drop(self, connection: Connection) -> None:
+        self._made.discard(connection)
+        await connection.close()
 
     async def close(self) -> None:
         """Wait for the calls under way, then close the connections."""
-        while self.tasks:
-            await asyncio.wait(self.tasks)
-        await self._pool.close()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        for connection in list(self._made):
+            await self._drop(connection)
+        self._idle.clear()
 
-    def abandon(self) -> None:
-        """Close the connections without an event loop."""
-        for connection in list(self.made):
+
+def _finish(made: set[Connection], process: int) -> None:
+    """Close connections without an event loop, in the process that made them."""
+    if os.getpid() == process:
+        for connection in made:
             connection.pgconn.finish()
 
 
-async def _check(connection: Connection) -> None:
-    """Refuse a connection that the server has ended meanwhile. Nothing is sent."""
-    for _ in range(2):  # the first look may find the server's farewell, the second finds the end
-        connection.pgconn.consume_input()
-    if connection.pgconn.status != ConnStatus.OK:
-        raise psycopg.OperationalError("the server has ended the connection")
+def _usable(connection: Connection) -> bool:
+    """Tell whether the server has left a connection open, as far as its socket says."""
+    try:
+        for _ in range(2):  # the first look may find the server's farewell, the second the end
+            connection.pgconn.consume_input()
+    except psycopg.Error:
+        return False
+    return connection.pgconn.status == ConnStatus.OK
 
 
 def _looked_at(answer: asyncio.Future[Any]) -> None:
@@ -230,7 +236,6 @@ class Link:
         self._locals: WeakKeyDictionary[asyncio.AbstractEventLoop, Local] = WeakKeyDictionary()
         self._process = os.getpid()
         self._ready = self.closed = False
-        self._finalizer = finalize(self, _abandon, self._locals)
 
     def local(self) -> Local:
         """Return what belongs to the running event loop."""
@@ -243,7 +248,7 @@ class Link:
             for other, local in list(self._locals.items()):
                 if other.is_closed():
                     local.abandon()
-            self._locals[loop] = Local(self.address, self._size, self._patience)
+            self._locals[loop] = Local(self.address, self._size)
         return self._locals[loop]
 
     def submit(self, operation: str, thread_id: str, work: Work[T]) -> asyncio.Future[T]:
@@ -275,8 +280,10 @@ class Link:
 
     async def _attempt(self, local: Local, work: Work[T], deadline: float) -> T:
         connection = await local.borrow(deadline)
-        session = Session(connection, int(self._patience * 1000))
-        timer = asyncio.get_running_loop().call_at(deadline, session.cut)
+        loop = asyncio.get_running_loop()
+        # The server gives up first, so that its answer says what became of the transaction.
+        session = Session(connection, max(1, int((deadline - loop.time()) * SERVER_SHARE)))
+        timer = loop.call_at(deadline, session.cut)
         try:
             return await work(session)
         except psycopg.Error as error:
@@ -318,14 +325,9 @@ class Link:
         here = self._locals.pop(asyncio.get_running_loop(), None)
         if here is not None and self._process == os.getpid():
             await here.close()
-        self._finalizer()
+        for other in list(self._locals.values()):
+            other.abandon()
 
 
 def _no_text(problem: str) -> UnencodableError:
     return UnencodableError("an id or a name", "$", problem)
-
-
-def _abandon(locals_: WeakKeyDictionary[asyncio.AbstractEventLoop, Local]) -> None:
-    """Let go of the connections of a store that nobody closed."""
-    for local in list(locals_.values()):
-        local.abandon()

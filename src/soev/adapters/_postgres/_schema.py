@@ -173,9 +173,11 @@ async def _version(session: Session, schema: str) -> int:
     Raises:
         SchemaError: They are more than this version of soev knows, or the encoding is not UTF-8.
     """
+    # Unlike `to_regclass`, a query of the catalog's table sees what others have just committed.
     (found,) = await session.rows(
-        "SELECT to_regclass(%s) IS NOT NULL, current_setting('server_encoding')",
-        (f"{schema}.versions",),
+        "SELECT count(*), current_setting('server_encoding') FROM pg_catalog.pg_tables "
+        "WHERE schemaname = %s AND tablename = 'versions'",
+        (schema,),
     )
     there, encoding = found
     if encoding != "UTF8":
