@@ -1,5 +1,11 @@
 """Runs of the runtime survive crashes, freezes and failing stores, at every point."""
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from pytest_soev.world import (
@@ -25,6 +31,9 @@ from pytest_soev.world import (
 )
 from soev.domain import Head, Input, LeaseHeldError, LeaseLostError
 from tests.world.scenarios import ONE_STEP, REACT_LOOP, SCENARIOS, Log, one_step
+
+ROOT = Path(__file__).parents[2]
+EAGER = [False, True] if sys.version_info >= (3, 12) else [False]
 
 named = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 
@@ -184,6 +193,53 @@ def test_clocks_that_are_wrong_change_nothing(mode: Mode) -> None:
     setting = Setting(mode=mode, lease_ttl=9)
     report = shuffle(Scenario("crowd", crowd, setting), range(40), strategy=Pct)
     report.check()
+
+
+@pytest.mark.parametrize("eager", EAGER)
+def test_tasks_may_begin_at_once(eager: bool) -> None:
+    """With eager tasks, where Python has them, a crash at any point changes nothing either."""
+    calm = REACT_LOOP.run().result()
+    scenario = Scenario("eager", REACT_LOOP.play, Setting(eager=eager, mode="wild"))
+    report = shuffle(
+        scenario, range(40), faults=lambda seed: (Fault("crash", seed + 1),), expect=same_log(calm)
+    )
+    report.check()
+
+
+def same_log(calm: Log) -> Callable[[Outcome[Log]], None]:
+    """Make a check that a log is that of a calm run."""
+
+    def check(outcome: Outcome[Log]) -> None:
+        assert outcome.result() == calm
+
+    return check
+
+
+IDENTITIES = """
+from pytest_soev.world import Fault, Pct, Scenario, SchedulePlan, Setting
+from tests.world.scenarios import REACT_LOOP
+scenario = Scenario("wild", REACT_LOOP.play, Setting(mode="wild"))
+for seed in range(5):
+    plan = SchedulePlan(faults=(Fault("crash", 10 * seed + 1),), mode="wild")
+    print(scenario.run(plan, Pct(seed)).identity)
+"""
+
+
+def test_a_schedule_is_the_same_in_another_process() -> None:
+    """Another hash seed, and other addresses in memory, change no schedule."""
+    printed = set()
+    for seed in ("0", "1", "random"):
+        ran = subprocess.run(
+            [sys.executable, "-c", IDENTITIES],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=ROOT,
+        )
+        printed.add(ran.stdout)
+    (identities,) = printed
+    assert len(set(identities.split())) == 5
 
 
 def test_the_witness_is_heard() -> None:

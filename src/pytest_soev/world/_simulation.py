@@ -195,16 +195,19 @@ class Simulation:
         value: T | None = None
         error: BaseException | None = None
         left: tuple[str, ...] = ()
-        try:
-            with _listening(self._logged):
+        with _listening(self._logged):
+            try:
                 value = self.loop.run_until_complete(self._played(scenario))
-            left = self._left()
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as raised:  # noqa: BLE001  # what the scenario raised is its outcome
-            error = raised
-        finally:
-            self.loop.close()
+                left = self._left()
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as raised:  # noqa: BLE001  # what the scenario raised is its outcome
+                error = raised
+            finally:
+                said = len(self._logged)
+                self.loop.close()
+                # What is taken down may complain of it, and that is nobody's fault.
+                del self._logged[said:]
         return self._outcome(value, error, left)
 
     async def _played(self, scenario: Callable[[Simulation], Awaitable[T]]) -> T:
