@@ -28,6 +28,10 @@ from soev.runtime._turn import ThreadState, is_final, opens_turn, state_of
 
 Role = Literal["stop", "input", "intent", "result", "trip", "request", "output", "other", "mark"]
 
+_STANDING = (Request, Failure)
+_SPENT: frozenset[Role] = frozenset({"output", "trip", "input"})
+PLAIN: frozenset[Role] = frozenset({"output", "other"})
+
 
 @cache
 def role(cls: type[Event]) -> Role:
@@ -85,6 +89,7 @@ class Cursor:
         "intended",
         "intent",
         "kids",
+        "kind",
         "last",
         "made",
         "name",
@@ -112,6 +117,7 @@ class Cursor:
         )
         self.position = self.opened = self.at = self.intended = 0
         self.last: Event | None = None
+        self.kind: Role | None = None
         self.head: Input | None = None
         self.calling = False
         self.intent: EffectIntent | None = None
@@ -136,13 +142,16 @@ class Cursor:
             self.head = event
         self.seq = event.seq or self.seq + 1
         self._count(event, kind)
-        self.last, self.position = event, position
-        self.standing = event if isinstance(event, Request | Failure) else None
+        self.last, self.kind, self.position = event, kind, position
+        self.standing = event if isinstance(event, _STANDING) else None
         left: list[Cursor] = []
         if kind != "stop":
             self.at = self.seq
-            for seq in [seq for seq in self.kids if seq < self.at]:
-                left += self.kids.pop(seq).values()
+            if self.kids:
+                for seq in [seq for seq in self.kids if seq < self.at]:
+                    left += self.kids.pop(seq).values()
+        if kind in PLAIN:
+            return left
         if kind == "request":
             self.requests[self.seq] = (position, event.origin)
         elif isinstance(event, EffectIntent):
@@ -153,7 +162,7 @@ class Cursor:
 
     def _count(self, event: Event, kind: Role) -> None:
         """Count for the budget, and note whether the last append holds an output with calls."""
-        if kind in {"output", "trip", "input"}:
+        if kind in _SPENT:
             self.spent = self.spent.after(event)
         last = self.last
         if last is None or last.left == 0 or last.origin != event.origin:
@@ -176,6 +185,8 @@ class Cursor:
 
     def hanging(self, *, tasks: bool) -> dict[str, int]:
         """Return the tasks or branches on the stream's last event, and where they began."""
+        if not self.kids:
+            return {}
         found = [
             kid for kid in self.below().values() if kid.opened and (kid.head is not None) is tasks
         ]
@@ -229,18 +240,24 @@ class Log:
 
     def state(self) -> ThreadState:
         """Return the state of the turn while nobody holds the lease."""
-        stands = [cursor.standing for cursor in self.standing.values()]
+        failed = waits = failed_for_now = False
+        for cursor in self.standing.values():
+            failed = failed or is_final(cursor.standing)
+            waits = waits or isinstance(cursor.standing, Request)
+            failed_for_now = failed_for_now or isinstance(cursor.standing, Failure)
         return state_of(
             cancelled=bool(self.cancelled),
             finished=self.ended or not self.begun,
             held=False,
-            failed=any(is_final(event) for event in stands),
-            waits=any(isinstance(event, Request) for event in stands),
-            failed_for_now=any(isinstance(event, Failure) for event in stands),
+            failed=failed,
+            waits=waits,
+            failed_for_now=failed_for_now,
         )
 
     def is_over(self, since: int) -> bool:
         """Whether the turn was over when the run began: only recoveries are due in it."""
+        if not self.standing:
+            return bool(self.cancelled)
         return bool(self.cancelled) or any(
             is_final(cursor.standing) and cursor.position <= since
             for cursor in self.standing.values()

@@ -128,7 +128,7 @@ class Spent(NamedTuple):
     def after(self, event: Event) -> Spent:
         """Return what is used after one more event of the stream's own."""
         if isinstance(event, ModelOutput) and event.calls:
-            return self._replace(outputs=self.outputs + 1, outputs_since=self.outputs_since + 1)
+            return Spent(self.outputs + 1, self.trips, self.outputs_since + 1, self.trips_since)
         if isinstance(event, BudgetExceeded):
             return self._replace(trips=self.trips + 1, trips_since=self.trips_since + 1)
         if isinstance(event, Input):
@@ -333,8 +333,10 @@ class Graph:
         Raises:
             ValueError: The node is unknown.
         """
-        self._check_known(name)
-        return self._nodes[name]
+        node = self._nodes.get(name)
+        if node is None:
+            raise self._unknown(name)
+        return node
 
     def has_node(self, name: NodeName) -> bool:
         """Whether there is a node of this name."""
@@ -346,14 +348,18 @@ class Graph:
         Raises:
             ValueError: The node is unknown.
         """
-        self._check_known(source)
+        if source not in self._nodes:
+            raise self._unknown(source)
         return self._edges.get(source)
 
     def _check_known(self, *names: NodeName) -> None:
         for name in names:
             if name not in self._nodes:
-                known = ", ".join(repr(node) for node in self._nodes) or "none"
-                raise ValueError(
-                    f"The graph has no node {name!r} (it has {known}). "
-                    "Add it with `Graph.add_node`, or correct the name."
-                )
+                raise self._unknown(name)
+
+    def _unknown(self, name: NodeName) -> ValueError:
+        known = ", ".join(repr(node) for node in self._nodes) or "none"
+        return ValueError(
+            f"The graph has no node {name!r} (it has {known}). "
+            "Add it with `Graph.add_node`, or correct the name."
+        )

@@ -42,7 +42,7 @@ from soev.runtime._actions import (
     step_action,
     task_graph,
 )
-from soev.runtime._cursor import Children, Cursor, Log
+from soev.runtime._cursor import PLAIN, Children, Cursor, Log
 from soev.runtime._errors import GraphMismatchError
 from soev.runtime._graph import Delegation, Graph, is_delegation
 from soev.runtime._turn import is_final, opens_turn
@@ -75,11 +75,13 @@ class _Decisions:
 
     def _visit(self, at: Cursor) -> Done | None:
         """Look at a stream again, as far as it or the streams below it moved."""
-        touched, at.touched = at.touched, []
-        waited = at.children.cursors if at.children else {}
-        for kid in touched:
-            kid.queued = False
-            at.stale = at.stale or kid.name not in waited
+        touched = at.touched
+        if touched:
+            at.touched = []
+            waited = at.children.cursors if at.children else {}
+            for kid in touched:
+                kid.queued = False
+                at.stale = at.stale or kid.name not in waited
         if at.stale:
             self._leave(at)
             at.stale = False
@@ -93,6 +95,8 @@ class _Decisions:
 
     def _decide(self, at: Cursor) -> Done | None:
         """Then each stream: the first row that fits."""
+        if at.kind in PLAIN and at.intent is None:
+            return self._follow(at)
         last = at.last
         if last is None:
             return self._reach(at, first_node(at.name))
@@ -256,6 +260,8 @@ class _Decisions:
     def _leave(self, at: Cursor) -> None:
         """Take back what was decided about a stream and the streams below it."""
         self._act(at, None)
+        if at.children is None and not at.rescued:
+            return
         below = [*at.rescued, *(at.children.cursors.values() if at.children else ())]
         at.rescued, at.children = [], None
         for kid in below:

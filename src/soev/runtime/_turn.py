@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, Protocol, TypeGuard
 
 from soev.domain import (
@@ -152,6 +153,7 @@ class TurnReading:
         return not self.intents and self.state(held=held) in {"cancelled", "finished", "failed"}
 
 
+@cache
 def state_of(
     *, cancelled: bool, finished: bool, held: bool, failed: bool, waits: bool, failed_for_now: bool
 ) -> ThreadState:
