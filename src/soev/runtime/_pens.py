@@ -8,7 +8,7 @@ and the event is written, proved and, where it must be, refused the long way.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from json.encoder import encode_basestring
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
@@ -18,7 +18,6 @@ from pydantic import BaseModel, JsonValue
 from soev.domain import ENVELOPE, Event
 
 Pen = Callable[[Any], str]
-Pens = Mapping[type, Pen]
 
 MAX_DEPTH: Final = 100
 _LARGE: Final = 2**64
@@ -26,6 +25,14 @@ _LARGE: Final = 2**64
 
 class NotPlain(Exception):  # never seen outside the codec: it picks the long way
     """A value is not one of those that surely read back as they are."""
+
+
+class Pens(dict[type, Pen]):
+    """The pens of a place, by the exact class of what stands there."""
+
+    def __missing__(self, kind: type) -> Pen:
+        """Write no other class."""
+        raise NotPlain
 
 
 class EventPen:
@@ -40,13 +47,12 @@ class EventPen:
             name: field for name, field in cls.__pydantic_fields__.items() if name not in ENVELOPE
         }
         self.write = _model_pen(cls, fields.keys())
-        self.names = tuple(fields)
         self._json = tuple(name for name, field in fields.items() if _can_hold(field.annotation))
 
-    def holds_json(self, event: Event) -> bool:
-        """Whether an instance holds any JSON value, so that it must be read back as a proof."""
+    def json_in(self, event: Event) -> list[str]:
+        """Return the fields that hold JSON values in an instance, which must be proven."""
         held = event.__dict__
-        return any(held[name] is not None and held[name] != () for name in self._json)
+        return [name for name in self._json if held[name] is not None and held[name] != ()]
 
 
 def _can_hold(annotation: Any) -> bool:
@@ -65,7 +71,7 @@ def _model_pen(cls: type[BaseModel], names: Any) -> Pen:
         field = cls.__pydantic_fields__[name]
         key = f"{',' if parts else '{'}{encode_basestring(name)}:"
         # A validator of its own could read a value as another one.
-        parts.append((key, name, {} if field.metadata else _pens(field.annotation)))
+        parts.append((key, name, Pens() if field.metadata else _pens(field.annotation)))
     if not parts:
         return lambda value: "{}"
 
@@ -74,10 +80,7 @@ def _model_pen(cls: type[BaseModel], names: Any) -> Pen:
         text = ""
         for key, name, pens in parts:
             item = held[name]
-            pen = pens.get(type(item))
-            if pen is None:
-                raise NotPlain
-            text += key + pen(item)
+            text += key + pens[type(item)](item)
         return text + "}"
 
     return write
@@ -86,21 +89,21 @@ def _model_pen(cls: type[BaseModel], names: Any) -> Pen:
 def _pens(annotation: Any) -> Pens:
     """Return the pens of a field, by the exact class of the value."""
     if annotation in _SCALARS:
-        return {annotation: _SCALARS[annotation]}
+        return Pens({annotation: _SCALARS[annotation]})
     if annotation is JsonValue:
         return _JSON
     origin, args = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
-        return {kind: pen for each in args for kind, pen in _pens(each).items()}
+        return Pens({kind: pen for each in args for kind, pen in _pens(each).items()})
     if origin is Literal:
-        return {str: _literal_pen(args)}
+        return Pens({str: _literal_pen(args)})
     if origin is tuple:
-        return {tuple: _tuple_pen(args[0])}
+        return Pens({tuple: _tuple_pen(args[0])})
     if origin is dict:
-        return {dict: _write_json}
+        return Pens({dict: _write_json})
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return {annotation: _model_pen(annotation, annotation.__pydantic_fields__.keys())}
-    return {}
+        return Pens({annotation: _model_pen(annotation, annotation.__pydantic_fields__.keys())})
+    return Pens()
 
 
 def _literal_pen(values: tuple[str, ...]) -> Pen:
@@ -117,18 +120,10 @@ def _literal_pen(values: tuple[str, ...]) -> Pen:
 
 def _tuple_pen(annotation: Any) -> Pen:
     """Make the pen of a tuple of one class. Of elements, which are annotated, it takes none."""
-    pens = _pens(annotation) if isinstance(annotation, type) else {}
+    pens = _pens(annotation) if isinstance(annotation, type) else Pens()
 
     def write(items: tuple[Any, ...]) -> str:
-        if not items:
-            return "[]"
-        texts = []
-        for item in items:
-            pen = pens.get(type(item))
-            if pen is None:
-                raise NotPlain
-            texts.append(pen(item))
-        return f"[{','.join(texts)}]"
+        return f"[{','.join([pens[type(item)](item) for item in items])}]" if items else "[]"
 
     return write
 
@@ -182,4 +177,4 @@ def _write_nested(value: Any, depth: int) -> str:
     raise NotPlain
 
 
-_JSON: Final[Pens] = {**_SCALARS, float: _write_float, list: _write_json, dict: _write_json}
+_JSON: Final = Pens({**_SCALARS, float: _write_float, list: _write_json, dict: _write_json})
