@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from soev.domain._element import Element
-from soev.domain._json import canonical_json
+from soev.domain._json import canonical_json, check_json, write_checked
 from soev.domain._messages import Message, Messages, ToolCall
 
 Finish = Literal["stop", "tools", "length", "refusal", "other"]
@@ -103,12 +103,16 @@ class ChatRequest:
 
     @cached_property
     def _tail(self) -> str:
-        rest = {
+        rest: dict[str, JsonValue] = {
             "model": self.model,
             "options": dict(self.options),
             "response_schema": self.response_schema,
         }
-        head = canonical_json({**rest, "tool_choice": self.tool_choice}, "ChatRequest")
+        # Only these two can hold keys that are no texts; a look at each value is not free.
+        for name in ("options", "response_schema"):
+            if rest[name]:
+                check_json(rest[name], "ChatRequest", f"$.{name}")
+        head = write_checked({**rest, "tool_choice": self.tool_choice}, "ChatRequest")
         tools = ",".join(tool.json for tool in self.tools)
         return f'],{head[1:-1]},"tools":[{tools}]}}'
 

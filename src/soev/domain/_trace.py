@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from soev.domain._element import Element, elements_in
 from soev.domain._event import ROOT_STREAM, Event, Input, ModelOutput, Request, ToolOutputBase
@@ -303,12 +303,19 @@ class _Results(Mapping[ToolCall, ToolOutputBase]):
         self.by_call: dict[int, int] = {}
 
     def __getitem__(self, call: ToolCall) -> ToolOutputBase:
+        found: ToolOutputBase | None = self.get(call)
+        if found is None:
+            raise KeyError(call)
+        return found
+
+    def get(self, call: object, default: Any = None) -> Any:
         place = self.by_call.get(id(call))
         if place is not None and place < self.count:
             return self.pairs[place][1]
-        if self.base is None:
-            raise KeyError(call)
-        return self.base[call]
+        return default if self.base is None else self.base.get(call, default)
+
+    def __contains__(self, call: object) -> bool:
+        return self.get(call) is not None
 
     def __iter__(self) -> Iterator[ToolCall]:
         if self.base is not None:

@@ -33,6 +33,10 @@ class Reading:
     recorded: tuple[tuple[str, str], ...]
     marks: tuple[ArgumentMark, ...]
 
+    def __hash__(self) -> int:
+        """Hash by the class, which the rest follows from."""
+        return hash(self.cls)
+
     def parse(self, call: ToolCall, filling: Filling) -> BaseModel:
         """Return the arguments of a call, with what the view gives in them.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -53,6 +53,11 @@ class Growing(Mapping[K, V]):
         if entry is None:
             raise KeyError(key)
         return entry[1]
+
+    def get(self, key: object, default: Any = None) -> Any:
+        """Return the value of a key, or the default."""
+        entry = self._entry(key)
+        return default if entry is None else entry[1]
 
     def __contains__(self, key: object) -> bool:
         return self._entry(key) is not None

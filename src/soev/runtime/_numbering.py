@@ -65,17 +65,21 @@ class _NumberingFold:
         return Numbering(Growing(), Growing(), Growing(), Growing())
 
     def step(self, state: Numbering, event: Event) -> Numbering:
+        shown = tuple(elements_in(event))
+        call_id = event.call_id if isinstance(event, ToolOutputBase) else None
+        if not shown and call_id is None:
+            return state
         numbers, elements = _grown(state.numbers), _grown(state.elements)
-        for element in elements_in(event):
+        for element in shown:
             if element.ref is not None:
                 numbers = numbers.add(element.ref, len(numbers) + 1)
             numbers = numbers.add(element.id, len(numbers) + 1)
             elements = elements.add(numbers[element.id], element)
         calls, handles = _grown(state.calls), _grown(state.handles)
-        if isinstance(event, ToolOutputBase) and event.call_id is not None:
+        if call_id is not None:
             handle = f"r{len(calls) + 1}"
-            calls = calls.add(handle, event.call_id)
-            handles = handles.add(event.call_id, handle)
+            calls = calls.add(handle, call_id)
+            handles = handles.add(call_id, handle)
         same = numbers is state.numbers and elements is state.elements and calls is state.calls
         return state if same else Numbering(numbers, elements, calls, handles)
 

@@ -22,6 +22,7 @@ from soev.domain import (
     SystemMessage,
     ToolCall,
     ToolDef,
+    ToolOutputBase,
     Trace,
     canonical_json,
 )
@@ -90,7 +91,7 @@ class MessageBuilder:
         numbers = numbering(view)
         model = self.asked or self.model
         rendering = Rendering(numbers, self._marks, self.citations, model)
-        writer = _Writer(self._opening, rendering, view)
+        writer = _Writer(self._opening, rendering, view.results())
         outline = view.fold(self._fold)
         withdrawn = self.budget is not None and self.budget.withdraws_tools(view)
         request = ChatRequest(
@@ -129,6 +130,9 @@ class MessageBuilder:
                 f"{one} for one source, {two} for two."
             )
         return (SystemMessage("\n\n".join(paragraphs)),) if paragraphs else ()
+
+
+_SILENT = AssistantMessage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +174,12 @@ class _Writer:
     Args:
         opening: The messages before all items.
         rendering: How each item is written.
-        view: The view of the outline.
+        results: The results of the calls in the view.
     """
 
     opening: tuple[Message, ...]
     rendering: Rendering
-    view: Trace
+    results: Mapping[ToolCall, ToolOutputBase]
 
     def messages(self, outline: Outline[_Written]) -> Messages:
         """Return all messages of an outline.
@@ -183,9 +187,8 @@ class _Writer:
         An output that still waits for results, and what follows it, can change. So these messages
         go into a list of their own, and the kept one holds only what stays.
         """
-        results = self.view.results()
         output = outline.open_output()
-        waits = output is not None and any(call not in results for call in output.calls)
+        waits = output is not None and any(call not in self.results for call in output.calls)
         written = self._kept(outline, outline.open if waits else outline.count)
         if written.done == outline.count:
             return written.messages
@@ -218,9 +221,9 @@ class _Writer:
 
     def _before_late_results(self, written: _Written) -> _Written:
         """Go back to before the first output that got a result after it was written."""
-        results, gap = self.view.results(), written.gap
+        gap = written.gap
         while gap is not None:
-            if any(call in results for call in gap.calls):
+            if any(call in self.results for call in gap.calls):
                 written = gap.before
             gap = gap.before.gap
         return written
@@ -248,8 +251,7 @@ class _Writer:
             return (self.rendering.input(event),), ()
         if isinstance(event, Compaction):
             return (self.rendering.summary(event),), ()
-        results = self.view.results()
-        answers = [(call, results.get(call)) for call in event.calls]
+        answers = [(call, self.results.get(call)) for call in event.calls]
         without = tuple(call for call, result in answers if result is None)
         if item.hollow:
             return (), without
@@ -258,7 +260,7 @@ class _Writer:
             unanswered += result is None
             handles.append(f"x{unanswered}" if result is None else outline.handle(result))
         output = self.rendering.output(event, handles)
-        if output == AssistantMessage():
+        if output == _SILENT:
             return (), without
         told = zip(answers, handles, strict=True)
         return (
