@@ -6,6 +6,7 @@
 #   make format    let ruff lay out and fix what it can
 #   make api       write the lists of public names in docs/api anew
 #   make bench     the benchmarks
+#   make soak      the long runs: many crashes, restarts and cut connections
 #   make lowest    the golden traces and the library on the oldest versions that pyproject.toml allows
 #   make matrix    Python, pytest and async plugins in each combination that can be had
 #
@@ -21,7 +22,7 @@ CODE = $(wildcard src tests examples benchmarks)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help replay test check format-check lint types typing layers docs format api bench lowest matrix setup clean
+.PHONY: help replay test check format-check lint types typing layers docs format api bench soak lowest matrix setup clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -61,6 +62,9 @@ api: $(VENV)/.ready-dev
 
 bench: $(VENV)/.ready-dev
 	$(RUN) pytest benchmarks --benchmark-sort=name $(PYTEST_ARGS)
+
+soak: $(VENV)/.ready-dev
+	$(RUN) pytest -m soak $(PYTEST_ARGS)
 
 lowest: $(VENV)/.ready-test
 	.ci/lowest $(BIN)/python

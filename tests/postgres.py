@@ -132,6 +132,10 @@ class ServerClock:
             f"'SELECT now FROM {schema}.tests'",
         )
 
+    def set(self, micros: int) -> None:
+        """Let it be so many microseconds after 1970."""
+        run(dsn(), f"UPDATE {self._schema}.tests SET now = {micros}")
+
     def advance(self, seconds: float) -> None:
         """Move the time."""
         run(dsn(), f"UPDATE {self._schema}.tests SET now = now + {int(seconds * 1_000_000)}")

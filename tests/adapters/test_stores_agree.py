@@ -2,20 +2,24 @@
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from soev.adapters import InMemoryTraceStore, SqliteTraceStore
+from soev.adapters import InMemoryTraceStore, PostgresTraceStore, SqliteTraceStore
 from soev.domain import Head, Lease, Page, SoevError, StoredEvent, TraceStore
+from tests import postgres
 from tests.clocks import FakeClock
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 THREADS = st.sampled_from(["t", "u", "é"])
 OWNERS = st.sampled_from(["a", "b"])
@@ -33,32 +37,31 @@ EVENTS = st.lists(
 )
 
 
-class Pair:
-    """Two stores of one clock, and the names under which their random ids are the same."""
+class Group:
+    """Stores of one clock, and the names under which their random ids are the same.
 
-    def __init__(self) -> None:
-        self.clock = FakeClock()
+    The first is the model of the others.
+    """
+
+    def __init__(self, stores: Sequence[TraceStore], clock: FakeClock) -> None:
+        self.stores, self.clock = list(stores), clock
         self.runner = asyncio.Runner()
-        self.directory = tempfile.TemporaryDirectory()
-        path = Path(self.directory.name, "soev.db")
-        self.sqlite = SqliteTraceStore(path, clock=self.clock)
-        self.stores: tuple[TraceStore, TraceStore] = (
-            InMemoryTraceStore(clock=self.clock),
-            self.sqlite,
-        )
-        self.names: tuple[dict[str, str], dict[str, str]] = ({}, {})
+        self.names: list[dict[str, str]] = [{} for _ in stores]
+
+    def advance(self, seconds: int) -> None:
+        """Move the clock of all."""
+        self.clock.advance(seconds)
 
     def close(self) -> None:
-        """Let go of both."""
-        self.runner.run(self.sqlite.close())
+        """Let go of all."""
         self.runner.close()
-        self.directory.cleanup()
 
-    def call(self, call: Callable[[TraceStore], Awaitable[Any]], *given: Any) -> Any:
-        """Make a call of both, assert that they answer alike, and return both answers."""
+    def call(self, call: Callable[[TraceStore], Awaitable[Any]]) -> Any:
+        """Make a call of each, assert that they answer alike, and return all answers."""
         answers = [self.runner.run(_outcome(store, call)) for store in self.stores]
-        plain = [self.plain(side, answer) for side, answer in enumerate(answers)]
-        assert plain[0] == plain[1]
+        first, *others = [self.plain(side, answer) for side, answer in enumerate(answers)]
+        for other in others:
+            assert first == other
         return answers
 
     def plain(self, side: int, value: Any) -> Any:
@@ -82,6 +85,56 @@ class Pair:
         return incarnation and names.setdefault(incarnation, f"life {len(names)}")
 
 
+class WithSqlite(Group):
+    """The in-memory store and the SQLite store."""
+
+    def __init__(self) -> None:
+        self.directory = tempfile.TemporaryDirectory()
+        clock = FakeClock()
+        self.sqlite = SqliteTraceStore(Path(self.directory.name, "soev.db"), clock=clock)
+        super().__init__([InMemoryTraceStore(clock=clock), self.sqlite], clock)
+
+    def close(self) -> None:
+        """Let go of both."""
+        self.runner.run(self.sqlite.close())
+        super().close()
+        self.directory.cleanup()
+
+
+class WithPostgres(Group):
+    """The in-memory store and the PostgreSQL store, whose clock is moved along."""
+
+    def __init__(self) -> None:
+        self.schema, self.server_clock = _tables()
+        clock = FakeClock()
+        postgres.run(
+            postgres.dsn(),
+            *(f"TRUNCATE {self.schema}.{table}" for table in ("threads", "streams", "events")),
+        )
+        self.server_clock.set((clock.now() - EPOCH) // timedelta(microseconds=1))
+        self.store = PostgresTraceStore(
+            postgres.dsn(), schema=self.schema, patience=10, listen=False
+        )
+        super().__init__([InMemoryTraceStore(clock=clock), self.store], clock)
+
+    def advance(self, seconds: int) -> None:
+        """Move the clock of both."""
+        super().advance(seconds)
+        self.server_clock.advance(seconds)
+
+    def close(self) -> None:
+        """Let go of both."""
+        self.runner.run(self.store.close())
+        super().close()
+
+
+@cache
+def _tables() -> tuple[str, postgres.ServerClock]:
+    """Return a schema with tables and a clock of its own, made once."""
+    schema = postgres.made_schema()
+    return schema, postgres.ServerClock(schema)
+
+
 async def _outcome(store: TraceStore, call: Callable[[TraceStore], Awaitable[Any]]) -> Any:
     try:
         return await call(store)
@@ -92,10 +145,12 @@ async def _outcome(store: TraceStore, call: Callable[[TraceStore], Awaitable[Any
 class StoresAgree(RuleBasedStateMachine):
     """Makes the same calls of both stores, with heads and leases of now and of before."""
 
+    group: ClassVar[Callable[[], Group]] = WithSqlite
+
     @initialize()
     def open(self) -> None:
         """Begin with two empty stores."""
-        self.pair = Pair()
+        self.pair = type(self).group()
         self.heads: list[list[Head]] = [[Head(), Head()]]
         self.leases: list[list[Lease]] = []
         self.appends: list[Callable[[int, TraceStore], Awaitable[Any]]] = []
@@ -190,7 +245,7 @@ class StoresAgree(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1, 31, -1, -3600]))
     def advance(self, seconds: int) -> None:
         """Move the clock of both."""
-        self.pair.clock.advance(seconds)
+        self.pair.advance(seconds)
 
     @rule(thread=THREADS, after=st.integers(-1, 9), limit=st.none() | st.integers(0, 5))
     def read(self, thread: str, after: int, limit: int | None) -> None:
@@ -239,20 +294,34 @@ class StoresAgree(RuleBasedStateMachine):
         return pages[0]
 
 
-TestStoresAgree = StoresAgree.TestCase
-TestStoresAgree.settings = settings(
-    max_examples=60,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+class PostgresAgrees(StoresAgree):
+    """Makes the same calls of the in-memory store and the PostgreSQL store."""
+
+    group = WithPostgres
+
+
+def _case(machine: type[StoresAgree], examples: int, steps: int) -> Any:
+    """Return a test of so many examples."""
+    case: Any = type(machine.TestCase.__name__, (machine.TestCase,), {})
+    case.settings = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    return case
+
+
+TestStoresAgree = _case(StoresAgree, 60, 40)
+TestPostgresAgrees = _case(PostgresAgrees, 15, 40)
+TestPostgresAgreesAtLength = pytest.mark.soak(_case(PostgresAgrees, 1_000, 50))
 
 
 def test_a_difference_is_seen() -> None:
     """The comparison fails when one store answers otherwise."""
-    pair = Pair()
+    pair = WithSqlite()
     try:
-        pair.stores = (InMemoryTraceStore(clock=pair.clock), replaced := pair.stores[1])
+        replaced = pair.stores[1]
         pair.call(lambda store: store.head("t"))
 
         async def append(store: TraceStore) -> Any:

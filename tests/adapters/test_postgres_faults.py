@@ -1,0 +1,376 @@
+"""The PostgreSQL store loses and repeats nothing when sessions end, servers restart or say no."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import Any, TypeVar
+
+import psycopg
+import pytest
+
+from soev.adapters import PostgresTraceStore
+from soev.domain import (
+    Head,
+    LeaseLostError,
+    LogEntry,
+    OutcomeUnknownError,
+    StoredEvent,
+    StoreUnavailableError,
+    ThreadExistsError,
+    TraceStore,
+)
+from tests import postgres
+
+pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
+Entry = LogEntry[StoredEvent]
+NOTE = StoredEvent("note", "{}")
+OWN_SERVER = pytest.mark.skipif(
+    postgres.DSN is not None, reason="only a server that the tests have started may be restarted"
+)
+
+
+@pytest.fixture(scope="module")
+def tables() -> str:
+    """Return a schema in which the tables are made."""
+    return postgres.made_schema()
+
+
+@pytest.fixture
+def schema() -> str:
+    """Return a schema of one test, in which the tables are made."""
+    return postgres.made_schema()
+
+
+async def insist(call: Callable[[], Awaitable[T]]) -> T:
+    """Repeat the identical call until it is answered, as a run does."""
+    while True:
+        try:
+            return await call()
+        except (OutcomeUnknownError, StoreUnavailableError):
+            await asyncio.sleep(0)
+
+
+async def add(
+    store: TraceStore, thread_id: str, head: Head, batch: str, **more: Any
+) -> tuple[list[Entry], Head]:
+    """Append two events until that is answered, and return them with the position after them."""
+    events = [NOTE, replace(NOTE, stream="b")]
+    entries = await insist(lambda: store.append(thread_id, events, after=head, batch=batch, **more))
+    return list(entries), replace(head, position=entries[-1].position)
+
+
+async def script(store: TraceStore, thread_id: str) -> list[object]:
+    """Make each kind of call once, and return what they came to."""
+    answered, _ = await add(store, thread_id, Head(), "1")
+    head = await insist(lambda: store.head(thread_id))
+    lease = await insist(lambda: store.acquire(thread_id, "a", 60, request="r"))
+    entries, head = await add(store, thread_id, head, "2", lease=lease)
+    answered += entries
+    await insist(lambda: store.renew(lease, 60))
+    entries, head = await add(store, thread_id, head, "3", lease=lease, release=True)
+    answered += entries
+    copy = f"{thread_id}/copy"
+    with suppress(ThreadExistsError):  # a repeat finds the first call's own success
+        await insist(lambda: store.copy(thread_id, copy, through=4))
+    copied = await insist(lambda: store.read(copy))
+    await insist(lambda: store.delete(copy))
+    page = await insist(lambda: store.read(thread_id))
+    assert list(page.entries) == answered
+    assert [entry.position for entry in answered] == [1, 2, 3, 4, 5, 6]
+    return [len(copied.entries), page.head.lease, (await insist(lambda: store.head(copy))).position]
+
+
+@asynccontextmanager
+async def struck(
+    monkeypatch: pytest.MonkeyPatch, strike: Callable[[int, int], None]
+) -> AsyncIterator[Callable[[], int]]:
+    """Call a function with the number and the session of each statement, before it is sent."""
+    numbers, execute = count(), psycopg.AsyncConnection.execute
+
+    async def counted(self: psycopg.AsyncConnection[Any], *given: Any, **more: Any) -> Any:
+        number, session = next(numbers), self.info.backend_pid
+        await asyncio.to_thread(strike, number, session)
+        return await execute(self, *given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg.AsyncConnection, "execute", counted)
+        yield lambda: next(numbers)
+
+
+def end_session(session: int) -> None:
+    """End a session of the server, and wait until it is gone."""
+    postgres.run(postgres.dsn(), f"SELECT pg_terminate_backend({session}, 5000)")
+
+
+async def test_session_that_ends_at_any_statement_loses_nothing(
+    tables: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever its session ends, a script of repeated calls comes to what it came to in calm."""
+    async with postgres.open_store(tables, listen=False) as store:
+        calm = await script(store, "calm")
+        for at in count():
+
+            def strike(number: int, session: int, at: int = at) -> None:
+                if number == at:
+                    end_session(session)
+
+            async with struck(monkeypatch, strike) as made:
+                assert await script(store, f"ended at {at}") == calm
+            if made() <= at:
+                break
+        assert at > 30
+
+
+async def test_idle_session_that_has_ended_is_not_used(tables: str) -> None:
+    """Sessions that the server ended between two calls are noticed before anything is sent."""
+    dsn = postgres.named_dsn("idle")
+    async with PostgresTraceStore(dsn, schema=tables, listen=False) as store:
+        await asyncio.gather(*(store.head("t") for _ in range(4)))
+        postgres.run(
+            postgres.dsn(),
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE application_name = 'idle'",
+        )
+        await store.append("idle", [NOTE], after=Head(), batch="b")
+
+
+async def append_until(
+    store: TraceStore, thread_id: str, stop: asyncio.Event
+) -> tuple[list[Entry], int]:
+    """Append to a thread until told to stop; return what was answered, and how often it was not."""
+    answered: list[Entry] = []
+    unknown = 0
+    entries, _ = await add(store, thread_id, Head(), "0")
+    answered += entries
+    head = await insist(lambda: store.head(thread_id))
+    while not stop.is_set():
+        call = [NOTE], f"{head.position}"
+        try:
+            entries = list(await store.append(thread_id, call[0], after=head, batch=call[1]))
+        except (OutcomeUnknownError, StoreUnavailableError) as error:
+            unknown += isinstance(error, OutcomeUnknownError)
+            await asyncio.sleep(0)
+            continue
+        answered += entries
+        head = replace(head, position=entries[-1].position)
+    return answered, unknown
+
+
+async def shake(schema: str, times: int, disturb: Callable[[], None]) -> int:
+    """Append to eight threads while something disturbs the server, and compare the logs.
+
+    Returns:
+        How many outcomes were unknown.
+    """
+    stop, total = asyncio.Event(), 0
+    async with postgres.open_store(schema, listen=False) as store:
+        names = [f"t{number}" for number in range(8)]
+        running = [asyncio.create_task(append_until(store, name, stop)) for name in names]
+        for _ in range(times):
+            await asyncio.to_thread(disturb)
+            await insist(partial(moved_on, store, "t0"))
+        stop.set()
+        for name, task in zip(names, running, strict=True):
+            answered, unknown = await task
+            total += unknown
+            page = await store.read(name)
+            assert list(page.entries) == answered
+            assert [each.position for each in answered] == list(range(1, len(answered) + 1))
+    return total
+
+
+async def moved_on(store: TraceStore, thread_id: str) -> None:
+    """Return when a thread has grown."""
+    head = await store.head(thread_id)
+    assert (await store.wait(thread_id, after=head, timeout=30)).position > head.position
+
+
+def end_all_sessions() -> None:
+    """End every other session of the database."""
+    postgres.run(
+        postgres.dsn(),
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE pid <> pg_backend_pid() AND datname = current_database() AND backend_type = "
+        "'client backend'",
+    )
+
+
+@OWN_SERVER
+async def test_restarts_lose_nothing(schema: str) -> None:
+    """What was answered before a crash of the server is there after it, once and in order."""
+    await shake(schema, 2, postgres.own_server().restart)
+
+
+async def test_mass_terminations_lose_nothing(schema: str) -> None:
+    """Each append is stored once although all sessions are ended again and again."""
+    await shake(schema, 5, end_all_sessions)
+
+
+@OWN_SERVER
+@pytest.mark.soak
+async def test_many_restarts_lose_nothing(schema: str) -> None:
+    """The same for many crashes of the server."""
+    assert await shake(schema, 40, postgres.own_server().restart) > 0
+
+
+@pytest.mark.soak
+async def test_many_mass_terminations_lose_nothing(schema: str) -> None:
+    """The same for many rounds of ended sessions."""
+    assert await shake(schema, 200, end_all_sessions) > 0
+
+
+def slow_commits(schema: str, seconds: float) -> None:
+    """Make each commit of events take a while."""
+    postgres.run(
+        postgres.dsn(),
+        f"CREATE OR REPLACE FUNCTION {schema}.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        f"PERFORM pg_sleep({seconds}); RETURN NULL; END $$",
+        f"CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON {schema}.events DEFERRABLE INITIALLY "
+        f"DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.slow()",
+    )
+
+
+async def cut_during_commit(schema: str, times: int) -> None:
+    """Lose the connection during a commit that succeeds later, and repeat the append."""
+    await asyncio.to_thread(slow_commits, schema, 0.3)
+    async with postgres.open_store(schema, patience=5.0, listen=False) as other:
+        for number in range(times):
+            name = f"cut {number}"
+            async with postgres.open_store(schema, patience=0.15, listen=False) as store:
+                with pytest.raises(
+                    OutcomeUnknownError, match=r"no answer within 0\.15 s"
+                ) as caught:
+                    await store.append(name, [NOTE], after=Head(), batch="b")
+                assert caught.value.operation == "append"
+                assert (await store.head(name)).position == 0  # reading back proves nothing
+            (entry,) = await other.append(name, [NOTE], after=Head(), batch="b")
+            assert list((await other.read(name)).entries) == [entry]
+
+
+async def test_append_that_commits_after_its_connection_is_found(schema: str) -> None:
+    """An append whose connection broke during the commit is unknown; its repeat is answered."""
+    await cut_during_commit(schema, 2)
+
+
+@pytest.mark.soak
+async def test_many_appends_that_commit_late_are_found(schema: str) -> None:
+    """The same many times."""
+    await cut_during_commit(schema, 100)
+
+
+def refuse(schema: str, state: str, times: int) -> None:
+    """Let the server refuse so many appends."""
+    postgres.run(
+        postgres.dsn(),
+        f"CREATE SEQUENCE {schema}.refusals",
+        f"CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        f"IF nextval('{schema}.refusals') <= {times} THEN "
+        f"RAISE 'it says no' USING ERRCODE = '{state}'; END IF; RETURN NULL; END $$",
+        f"CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON {schema}.events DEFERRABLE INITIALLY "
+        f"DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()",
+    )
+
+
+@pytest.mark.parametrize("state", ["40001", "40P01"])
+async def test_transaction_that_the_server_wants_again_is_repeated(schema: str, state: str) -> None:
+    """A serialization failure or a deadlock is nothing that the caller hears of."""
+    refuse(schema, state, 3)
+    async with postgres.open_store(schema) as store:
+        (entry,) = await store.append("t", [NOTE], after=Head(), batch="b")
+        assert list((await store.read("t")).entries) == [entry]
+
+
+@pytest.mark.parametrize("state", ["53100", "54000", "57014", "42501"])
+async def test_refused_commit_stores_nothing(schema: str, state: str) -> None:
+    """What the server refuses by name is certainly not stored, and says the server's name for it.
+
+    A full disk, a program limit, a cancelled statement and a missing right are told alike.
+    """
+    refuse(schema, state, 1)
+    async with postgres.open_store(schema) as store:
+        with pytest.raises(StoreUnavailableError, match=rf"it says no \({state}\)"):
+            await store.append("t", [NOTE], after=Head(), batch="b")
+        assert (await store.head("t")).position == 0
+        assert len(await store.append("t", [NOTE], after=Head(), batch="b")) == 1
+
+
+@pytest.mark.parametrize("state", ["08007", "40003"])
+async def test_outcome_that_the_server_does_not_know_is_unknown(schema: str, state: str) -> None:
+    """Where the server itself cannot tell whether it committed, the caller must repeat."""
+    refuse(schema, state, 1)
+    async with postgres.open_store(schema) as store:
+        with pytest.raises(OutcomeUnknownError, match=state):
+            await store.append("t", [NOTE], after=Head(), batch="b")
+        assert len(await store.append("t", [NOTE], after=Head(), batch="b")) == 1
+
+
+async def test_read_only_server_is_unavailable_for_writing(tables: str) -> None:
+    """After a failover to a server that only reads, writes store nothing and reads go on."""
+    dsn = postgres.with_option("default_transaction_read_only=on")
+    async with PostgresTraceStore(dsn, schema=tables, listen=False) as store:
+        with pytest.raises(StoreUnavailableError, match="25006"):
+            await store.append("read-only", [NOTE], after=Head(), batch="b")
+        assert (await store.head("read-only")).position == 0
+
+
+async def test_write_waits_for_a_lock_and_then_is_refused(tables: str) -> None:
+    """A row that another transaction holds makes a write wait, and no longer than its patience."""
+    async with (
+        postgres.open_store(tables, patience=0.4, listen=False) as store,
+        await psycopg.AsyncConnection.connect(postgres.dsn()) as other,
+    ):
+        await store.append("locked", [NOTE], after=Head(), batch="b")
+        head = await store.head("locked")
+        lock = f"SELECT 1 FROM {tables}.threads WHERE id = 'locked' FOR UPDATE"
+        await other.execute(lock.encode())
+        with pytest.raises(StoreUnavailableError, match="lock timeout"):
+            await store.append("locked", [NOTE], after=head, batch="c")
+        with pytest.raises(StoreUnavailableError, match="timeout"):
+            await store.acquire("locked", "a", 30, request="r")
+        await other.rollback()
+        assert len(await store.append("locked", [NOTE], after=head, batch="c")) == 1
+
+
+async def test_repeat_waits_for_the_append_that_it_repeats(tables: str) -> None:
+    """Two identical appends at the same time are one, and both have its answer."""
+    async with postgres.open_store(tables) as store:
+        for number in range(20):
+            calls = [
+                store.append(f"twice {number}", [NOTE], after=Head(), batch="b") for _ in range(2)
+            ]
+            first, second = await asyncio.gather(*calls)
+            assert first == second
+
+
+async def test_stolen_lease_refuses_an_append_that_waited(tables: str) -> None:
+    """An append that waited for the row while its lease was taken is refused."""
+    async with postgres.open_store(tables) as store:
+        await store.append("stolen", [NOTE], after=Head(), batch="b")
+        head = await store.head("stolen")
+        lease = await store.acquire("stolen", "a", 30, request="r")
+        async with await psycopg.AsyncConnection.connect(postgres.dsn()) as thief:
+            steal = f"UPDATE {tables}.threads SET epoch = epoch + 1 WHERE id = 'stolen'"
+            await thief.execute(steal.encode())
+            appending = asyncio.create_task(
+                store.append("stolen", [NOTE], after=head, batch="c", lease=lease)
+            )
+            await asyncio.to_thread(wait_for_waiter, tables)
+            await thief.commit()
+        with pytest.raises(LeaseLostError):
+            await appending
+        assert (await store.head("stolen")).position == 1
+
+
+def wait_for_waiter(schema: str) -> None:
+    """Return when a session waits for a lock."""
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+        f"AND query LIKE '%{schema}.append%'"
+    )
+    while postgres.run(postgres.dsn(), waiting) == [(0,)]:
+        pass
