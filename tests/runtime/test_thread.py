@@ -27,7 +27,7 @@ from soev.domain import (
 )
 from soev.runtime._codec import encode
 from soev.runtime._errors import InputDeniedError, NothingToCancelError, ThreadActiveError
-from soev.runtime._graph import Budget, Graph
+from soev.runtime._graph import Budget
 from soev.runtime._runs import Runs
 from soev.runtime._thread import Thread
 from tests.runtime.world import (
@@ -448,34 +448,6 @@ async def test_delete_stops_the_run_and_removes_the_log() -> None:
     assert (await thread.status()).position == 0
     assert not await thread.running()
     await thread.delete()
-
-
-def _effect_graph() -> Graph:
-    class Refund:
-        effector = recovery = cancellation = None
-
-        def intend(self, trace: object) -> EffectIntent:
-            return INTENT
-
-    graph = Graph()
-    graph.add_node("refund", Refund())  # type: ignore[arg-type]  # never run
-    return graph
-
-
-def _fan_out_graph() -> Graph:
-    graph = line(a=says("a"), b=says("b"), c=says("c"))
-    graph.add_edge("a", "c")
-    return graph
-
-
-@pytest.mark.parametrize(
-    ("graph", "what"),
-    [(_effect_graph(), "the EffectStep 'refund'"), (_fan_out_graph(), "the fan-out after 'a'")],
-)
-def test_graphs_that_cannot_run_yet_are_refused(graph: Graph, what: str) -> None:
-    """A thread says at once which part of a graph this version does not run."""
-    with pytest.raises(ValueError, match=rf"They come with the next version.*{what}"):
-        thread_of(graph)
 
 
 async def test_trace_is_of_all_turns() -> None:

@@ -97,6 +97,7 @@ class Effecting:
         journal, desk = self._begin(action)
         try:
             effect = self._effect(desk)
+            timeout_of(effect)
             reached("effect.intending")
             draft = self._intended(desk, effect)
         except Exception as error:  # noqa: BLE001  # a team's own code may raise anything
@@ -172,11 +173,11 @@ class Effecting:
 
     async def _settle(self, desk: Desk, intent: EffectIntent, draft: Draft) -> Plan | None:
         """Record what became of an intent, also when the run is being stopped."""
-        plan = None
         try:
             plan = await self._journal.record(desk, [draft], settles=intent, late=True)
         finally:
-            if plan is None and isinstance(draft.event, EffectResult):
+            # Only the store sets a time, so an event without one is not in the log.
+            if draft.event.ts is None and isinstance(draft.event, EffectResult):
                 _log.warning(
                     "The result of the %r effect of thread %r (intent %s) could not be recorded.",
                     intent.kind,

@@ -31,33 +31,12 @@ from soev.runtime._actions import (
 )
 from soev.runtime._checks import Desk, Draft, failure_of, log_failure
 from soev.runtime._effecting import Effecting
-from soev.runtime._graph import Graph, is_delegation, is_effect
 from soev.runtime._handing import Handing, handed_back, opened
 from soev.runtime._journal import Journal, Work
 from soev.runtime._ledger import Ledger
 from soev.runtime._runs import Runs
 
 LONGEST_HOLD: Final = 0.005
-UNSUPPORTED: Final = (
-    "This version runs one stream: no effects, no sub-agents and no fan-outs yet, though it plans "
-    "and replays them. They come with the next version; until then leave out"
-)
-
-
-def refuse_unsupported(graph: Graph) -> None:
-    """Refuse a graph that this version plans and cannot run.
-
-    Raises:
-        ValueError: It has an effect, a delegation or a fan-out.
-    """
-    for node in graph.nodes:
-        edge = graph.edge(node.name)
-        if is_effect(node.step):
-            raise ValueError(f"{UNSUPPORTED} the EffectStep {node.name!r}.")
-        if is_delegation(node.step):
-            raise ValueError(f"{UNSUPPORTED} the Delegation {node.name!r}.")
-        if edge is not None and len(edge.targets) > 1:
-            raise ValueError(f"{UNSUPPORTED} the fan-out after {node.name!r}.")
 
 
 class Place(NamedTuple):
@@ -170,10 +149,18 @@ class Run:
                 if action is None:
                     break
                 action = await self._perform(stream, action)
-                if self._loop.time() - self._yielded > LONGEST_HOLD:
+                # A stream with nothing to do is left at once: what comes next may be due in it.
+                if action is not None and self._loop.time() - self._yielded > LONGEST_HOLD:
                     await self._breathe()
-        except Exception as error:  # noqa: BLE001  # the run ends with whatever it is
+        except asyncio.CancelledError:
+            # The runtime cancels a worker in its step alone: whoever else did is closing the loop.
+            self.halt()
+            raise
+        except BaseException as error:
+            # What breaks one stream, even a dying process, must not let the others write on.
             self.fail(error)
+            if not isinstance(error, Exception):
+                raise
         finally:
             self._streams.discard(stream)
             self._places.pop(stream, None)

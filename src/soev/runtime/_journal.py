@@ -138,7 +138,7 @@ class Journal:
             late: Whether they are recorded also while the run is being stopped.
 
         Returns:
-            The plan after them, or None when they were not stored.
+            The plan after them, or None when the run ended before they were stored.
         """
         async with self._lock:
             while (late or not self.over) and (settles is None or self._is_open(settles)):
@@ -158,7 +158,7 @@ class Journal:
                     if release:
                         self.hold.given_back()
                     return plan
-        return None
+            return None if self.over else self.ledger.plan()
 
     def _is_open(self, intent: EffectIntent) -> bool:
         """Whether the run may record what became of an intent: a second result is refused."""
@@ -183,11 +183,13 @@ class Journal:
         """
         async with self._lock:
             while not self.over:
+                plan = self.ledger.plan()
+                if plan.actions:
+                    return plan
                 try:
                     await self._append([], release=True)
                 except PositionConflictError:
-                    if await self._read_on() and (plan := self.ledger.plan()).actions:
-                        return plan
+                    await self._read_on()
                 else:
                     self.hold.given_back()
                     break

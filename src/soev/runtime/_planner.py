@@ -372,11 +372,7 @@ class Planner:
         return self._log.cursor(stream).at
 
     def intent(self, stream: str) -> EffectIntent | None:
-        """Return the open intent of a stream of the current turn, or None.
-
-        Args:
-            stream: The stream.
-        """
+        """Return the open intent of a stream of the current turn, or None."""
         cursor = self._log.intents.get(stream)
         return cursor.intent if cursor else None
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from soev.domain import Event, Head, LogEntry, StoreRewoundError, TraceStore
+from soev.domain import (
+    Event,
+    Head,
+    LogEntry,
+    StoreRewoundError,
+    Trace,
+    TraceBuilder,
+    TraceStore,
+)
 from soev.runtime._codec import EventTypes, entry_of
 from soev.runtime._ledger import PAGE
+from soev.runtime._live import Listener, LiveDelta
 
 LONGEST_WAIT: Final = 30.0
 LEASE_WAIT: Final = 1.0
@@ -29,6 +39,11 @@ class Reader:
         self._store, self._thread_id, self._types = store, thread_id, types
         self._after, self._head, self._begun = after, Head(), False
         self.gone = False
+
+    @property
+    def position(self) -> int:
+        """The position of the last entry that was read."""
+        return self._after
 
     @property
     def free(self) -> bool:
@@ -88,6 +103,21 @@ async def watch(reader: Reader, *, follow: bool) -> AsyncGenerator[LogEntry[Even
             await reader.wait(LONGEST_WAIT)
 
 
+async def whole(begin: Callable[[], Reader]) -> Trace:
+    """Return a thread's trace.
+
+    Args:
+        begin: Makes a reader from the start of the log.
+    """
+    while True:
+        reader, builder = begin(), TraceBuilder()
+        async for entry in watch(reader, follow=False):
+            builder.feed(entry.event)
+        # A thread that was made anew meanwhile is read from its new beginning.
+        if not (reader.gone and len(builder)):
+            return builder.trace()
+
+
 async def while_held(reader: Reader) -> AsyncGenerator[LogEntry[Event], None]:
     """Yield entries while somebody holds the lease, then what is left, then end.
 
@@ -126,11 +156,50 @@ async def while_running(
             await _either(run, reader)
 
 
+async def while_heard(
+    reader: Reader, run: asyncio.Future[Any], listener: Listener
+) -> AsyncGenerator[LogEntry[Event] | LiveDelta, None]:
+    """Yield entries as `while_running` does, and in between what models write.
+
+    A piece of text comes after the entries that were recorded before it, and before those that
+    were recorded after it.
+
+    Args:
+        reader: The reader's place.
+        run: Done when the run ended.
+        listener: Hears the run.
+    """
+    while True:
+        ended = run.done()
+        while entries := await reader.read():
+            for entry in entries:
+                for piece in listener.up_to(entry.position - 1):
+                    yield piece
+                yield entry
+        async with _waiting(reader) as more:
+            while True:
+                for piece in listener.up_to(reader.position):
+                    yield piece
+                if reader.gone or ended:
+                    return
+                if more.done() or run.done() or listener.waits_for(reader.position):
+                    break
+                bell = listener.bell()
+                await asyncio.wait((run, more, bell), return_when=asyncio.FIRST_COMPLETED)
+
+
 async def _either(run: asyncio.Future[Any], reader: Reader) -> None:
     """Wait until the run ended or the store has more."""
+    async with _waiting(reader) as more:
+        await asyncio.wait((run, more), return_when=asyncio.FIRST_COMPLETED)
+
+
+@asynccontextmanager
+async def _waiting(reader: Reader) -> AsyncGenerator[asyncio.Task[None], None]:
+    """Wait in the background until the store has more."""
     waiting = asyncio.create_task(reader.wait(LONGEST_WAIT))
     try:
-        await asyncio.wait((run, waiting), return_when=asyncio.FIRST_COMPLETED)
+        yield waiting
     finally:
         waiting.cancel()
         await asyncio.wait((waiting,))

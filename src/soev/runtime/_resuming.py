@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 
 from soev.domain import Trace
 from soev.runtime._engine import Run
@@ -38,6 +39,31 @@ async def run_turn(work: Work, runs: Runs, check: Callable[[int | None], None]) 
         await ledger.catch_up(work.store)
         settled = settled or ledger.turn != turn
     return ledger.trace
+
+
+@asynccontextmanager
+async def running_turn(
+    work: Work, runs: Runs, check: Callable[[int | None], None]
+) -> AsyncGenerator[asyncio.Task[Trace], None]:
+    """Run or join a turn beside a reader. The run goes on when its reader leaves.
+
+    Args:
+        work: The thread.
+        runs: This process's runs.
+        check: As in `run_turn`.
+
+    Raises:
+        Exception: What ended the run, at the end.
+    """
+    caller = asyncio.create_task(run_turn(work, runs, check))
+    try:
+        yield caller
+        await caller
+    finally:
+        caller.cancel()
+        await asyncio.wait((caller,))
+        # A reader that has gone is told of no error, and asyncio need not report it as lost.
+        _ = caller.cancelled() or caller.exception()
 
 
 async def _run_or_join(work: Work, runs: Runs, ledger: Ledger, called_at: int) -> bool:

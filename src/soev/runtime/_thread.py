@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
@@ -18,12 +17,10 @@ from soev.domain import (
     Request,
     ThreadExistsError,
     Trace,
-    TraceBuilder,
     TraceStore,
     UnknownThreadError,
 )
 from soev.runtime._codec import CORE_EVENT_TYPES, EventTypes
-from soev.runtime._engine import refuse_unsupported
 from soev.runtime._graph import Graph
 from soev.runtime._inputs import (
     Accept,
@@ -33,6 +30,7 @@ from soev.runtime._inputs import (
     response_input,
 )
 from soev.runtime._journal import Work
+from soev.runtime._live import LiveDelta
 from soev.runtime._outside import (
     Status,
     TurnSnapshot,
@@ -41,8 +39,8 @@ from soev.runtime._outside import (
     persist,
     turn_snapshot,
 )
-from soev.runtime._reading import Reader, watch, while_held, while_running
-from soev.runtime._resuming import run_turn
+from soev.runtime._reading import Reader, watch, while_heard, while_held, while_running, whole
+from soev.runtime._resuming import run_turn, running_turn
 from soev.runtime._runs import Runs
 from soev.runtime._turn import ThreadState
 
@@ -74,7 +72,7 @@ class Thread:
             recorded. By default the graph serves every turn.
 
     Raises:
-        ValueError: The id is none, or the graph has what this version cannot run.
+        ValueError: No thread can have the id.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # the reference's own signature
@@ -92,8 +90,6 @@ class Thread:
         turn: int | None = EVERY_TURN,
     ) -> None:
         _check_id(thread_id)
-        if graph is not None:
-            refuse_unsupported(graph)
         self.id = thread_id
         self._graph, self._store, self._runs = graph, store, runs
         self._agent, self._accept, self._types = agent, accept, event_types
@@ -229,16 +225,26 @@ class Thread:
         """
         work = self._work()
         reader = self._reader((await self._store.head(self.id)).position)
-        running = asyncio.create_task(run_turn(work, self._runs, self._check_turn))
-        try:
-            async for entry in while_running(reader, running):
+        async with running_turn(work, self._runs, self._check_turn) as run:
+            async for entry in while_running(reader, run):
                 yield entry
-            await running
-        finally:
-            running.cancel()
-            await asyncio.wait((running,))
-            # A reader that has gone is told of no error, and asyncio need not report it as lost.
-            _ = running.cancelled() or running.exception()
+
+    async def live(self) -> AsyncGenerator[LogEntry[Event] | LiveDelta, None]:
+        """Run the turn as `stream` does, and yield what models write in between.
+
+        Each piece of text comes before the entry that holds the whole answer. A reader that is
+        more than 1,000 pieces behind misses pieces, never entries, and never slows the run down.
+
+        Raises:
+            ValueError: As in `resume`.
+            LeaseHeldError: As in `resume`.
+        """
+        work = self._work()
+        with self._runs.live.listening(self.id) as listener:
+            reader = self._reader((await self._store.head(self.id)).position)
+            async with running_turn(work, self._runs, self._check_turn) as run:
+                async for each in while_heard(reader, run, listener):
+                    yield each
 
     # --- reading ---
 
@@ -281,13 +287,7 @@ class Thread:
 
     async def trace(self) -> Trace:
         """Return the thread's trace: all streams, in log order."""
-        while True:
-            reader, builder = self._reader(0), TraceBuilder()
-            async for entry in watch(reader, follow=False):
-                builder.feed(entry.event)
-            # A thread that was made anew meanwhile is read from its new beginning.
-            if not (reader.gone and len(builder)):
-                return builder.trace()
+        return await whole(lambda: self._reader(0))
 
     # --- ending ---
 
