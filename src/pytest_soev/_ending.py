@@ -10,7 +10,7 @@ import pytest
 
 from pytest_soev import _github
 from pytest_soev._found import Found
-from pytest_soev._settings import Settings, in_ci, update_was_refused
+from pytest_soev._settings import Settings, in_ci, replay_command, update_was_refused
 from soev.golden import (
     TRACE_SUFFIX,
     CallReport,
@@ -183,7 +183,8 @@ class Ending:
                 "the one in `addopts` is left out."
             )
         if reports or self._obsolete:
-            lines += summary_lines(reports, self._obsolete)
+            command = replay_command(self._config)
+            lines += summary_lines(reports, self._obsolete, command=command)
         if self._obsolete:
             lines.append(_tidying(self._obsolete))
         for setup in setups:

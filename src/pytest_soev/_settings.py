@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -131,3 +132,20 @@ def update_was_refused(config: pytest.Config) -> bool:
 def is_worker(config: pytest.Config) -> bool:
     """Whether this process runs tests for another one, the controller of pytest-xdist."""
     return hasattr(config, "workerinput")
+
+
+def replay_command(config: pytest.Config) -> str:
+    """Return the command that replays the traces of this run again.
+
+    Args:
+        config: The configuration of the run.
+    """
+    words = ["pytest", "--soev-replay"]
+    words += [f"--soev-golden={name}" for name in config.getoption("soev_golden")]
+    place = config.getoption("soev_catalog")
+    if place:
+        words.append(f"--soev-catalog={place}")
+    if config.args_source is pytest.Config.ArgsSource.INVOCATION_DIR:
+        return shlex.join(words)
+    named = {str(arg) for arg in config.invocation_params.args}
+    return shlex.join([*words, *(arg for arg in config.args if arg in named)])

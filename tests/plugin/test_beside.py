@@ -3,8 +3,11 @@
 from .shop import Shop
 
 
-def test_syrupy_snapshots_and_golden_traces_in_one_run(shop: Shop) -> None:
+def test_syrupy_snapshots_and_golden_traces_in_one_run(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Syrupy's snapshots and its report live beside golden items."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     shop.pytester.makepyfile("def test_one(snapshot): assert {'a': 1} == snapshot")
     shop.replay("-p", "syrupy", ".", "--snapshot-update").assert_outcomes(passed=2)
     result = shop.replay("-p", "syrupy", ".")

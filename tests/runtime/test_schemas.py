@@ -26,7 +26,7 @@ def doubling(depth: int) -> dict[str, Any]:
         ({"$ref": "https://example.com/s.json"}, "leaves the schema; put it under `$defs`"),
         ({"$ref": "file:///etc/passwd"}, "leaves the schema"),
         ({"$ref": "#/$defs/missing"}, "missing"),
-        ({"$schema": "https://example.com/own"}, "Unknown meta-schema"),
+        ({"$schema": "https://example.com/own"}, "https://example.com/own"),
         (doubling(20), "unfold into more than 10000 nodes"),
     ],
 )

@@ -12,16 +12,22 @@ from soev.golden._numbers import counted
 from soev.golden._text import MISSING, Style, change_lines
 
 MAX_ANNOTATIONS = 10
-ACCEPT = "pytest --soev-replay --soev-update"
+REPLAY = "pytest --soev-replay"
 _TICKS = re.compile(r"`+")
 
 
-def summary_lines(reports: Sequence[TraceReport], obsolete: Sequence[Problem] = ()) -> list[str]:
+def summary_lines(
+    reports: Sequence[TraceReport],
+    obsolete: Sequence[Problem] = (),
+    *,
+    command: str = REPLAY,
+) -> list[str]:
     """Return the lines of the section at the end of a run: changes, not snapshots.
 
     Args:
         reports: The reports of all traces.
         obsolete: What `find_obsolete` found.
+        command: How to run the same traces again.
     """
     lines = [_counts(reports)]
     lines += _cluster_lines(cluster(reports))
@@ -32,7 +38,7 @@ def summary_lines(reports: Sequence[TraceReport], obsolete: Sequence[Problem] = 
         if report.warnings
     ]
     lines += [f"  {problem.file}: {problem.text}" for problem in obsolete]
-    lines += _gauges(reports)
+    lines += _gauges(reports, command)
     return lines
 
 
@@ -80,7 +86,7 @@ def _cluster_lines(clusters: Sequence[Cluster]) -> list[str]:
     ]
 
 
-def _gauges(reports: Sequence[TraceReport]) -> Iterator[str]:
+def _gauges(reports: Sequence[TraceReport], command: str = REPLAY) -> Iterator[str]:
     drifted = sum(report.drifted for report in reports)
     if drifted:
         yield f"drifted from what was really sent: {drifted} of {counted(len(reports), 'trace')}"
@@ -95,10 +101,10 @@ def _gauges(reports: Sequence[TraceReport]) -> Iterator[str]:
     changing = [report for report in would if report.accepted]
     if changing:
         files = counted(len(changing), "accepted file")
-        yield f"{files} would change. Accept all: {ACCEPT}"
+        yield f"{files} would change. Accept all: {command} --soev-update"
     if len(would) > len(changing):
         missing = counted(len(would) - len(changing), "accepted file")
-        yield f"{missing} would be new. Accept: {ACCEPT}=new"
+        yield f"{missing} would be new. Accept: {command} --soev-update=new"
 
 
 def _grew(call: CallReport) -> bool:
