@@ -39,6 +39,7 @@ from soev.runtime._errors import (
 )
 from soev.runtime._graph import Budget, Delegation, Edge, Graph, Node, Router, Step
 from soev.runtime._limits import AtMost, Limit, at_most
+from soev.runtime._live import LiveDelta
 from soev.runtime._marks import ElementId, Recorded, ResultHandle
 from soev.runtime._numbering import Numbering, numbering
 from soev.runtime._outside import Status
@@ -83,6 +84,7 @@ __all__ = [
     "Intend",
     "LeaseHeldError",
     "Limit",
+    "LiveDelta",
     "LlmStep",
     "ModelCall",
     "ModelContext",
