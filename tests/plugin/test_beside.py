@@ -1,5 +1,7 @@
 """The plugin beside others that users have."""
 
+import pytest
+
 from .shop import Shop
 
 
