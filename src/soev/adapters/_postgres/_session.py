@@ -65,12 +65,6 @@ class Session:
             self.sent = True
             await self.connection.execute("COMMIT")
 
-    async def snapshot(self, *statements: Statement) -> list[Rows]:
-        """Return the rows of statements that all see the same moment, in one round trip."""
-        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-        answers = await self._together((begin, ()), *statements, ("COMMIT", ()))
-        return answers[1:-1]
-
     async def _together(self, *statements: Statement) -> list[Rows]:
         async with self.connection.pipeline():
             cursors = [await self.connection.execute(sql, values) for sql, values in statements]

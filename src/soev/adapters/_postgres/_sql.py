@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from soev.adapters._postgres._session import SETTLED
+
 HEAD = (
     "t.key, t.created, t.last_type, t.id, t.incarnation, t.agent, t.position, t.updated, t.epoch, "
     "t.owner, t.request, t.expires, t.ttl"
@@ -29,9 +31,16 @@ BATCH = f"""
     ORDER BY e.position
 """
 
+# One statement sees one moment, so the head and the entries of a page agree.
 PAGE = f"""
-    SELECT {EVENT} FROM $.threads AS t JOIN $.events AS e ON e.thread = t.key
-    WHERE t.id = %s AND e.position > %s ORDER BY e.position LIMIT %s
+    SELECT c.now, {HEAD}, {EVENT}
+    FROM $.clock() AS c(now)
+    LEFT JOIN $.threads AS t ON t.id = %s
+    LEFT JOIN LATERAL (
+        SELECT * FROM $.events AS n
+        WHERE n.thread = t.key AND n.position > %s ORDER BY n.position LIMIT %s
+    ) AS e ON true
+    ORDER BY e.position
 """
 PAGE_BACK = f"""
     SELECT {EVENT} FROM $.threads AS t
@@ -39,6 +48,20 @@ PAGE_BACK = f"""
     WHERE t.id = %s AND t.incarnation = %s ORDER BY e.position DESC
 """
 
+# The row is judged again once it is locked; a time read before that lets nobody steal too early.
+ACQUIRE = f"""
+    UPDATE $.threads AS t SET
+        epoch = t.epoch + CASE WHEN t.owner = c.owner AND t.request = c.request THEN 0 ELSE 1 END,
+        owner = c.owner, request = c.request, expires = c.now + c.ttl, ttl = c.ttl
+    FROM (
+        SELECT %s AS id, %s AS owner, %s AS request, %s::bigint AS ttl, $.clock() AS now,
+            {SETTLED}, set_config('lock_timeout', %s, true)
+        OFFSET 0
+    ) AS c
+    WHERE t.id = c.id
+        AND (t.owner IS NULL OR t.expires <= c.now OR (t.owner, t.request) = (c.owner, c.request))
+    RETURNING t.incarnation, t.epoch, t.expires
+"""
 SAVE_LEASE = """
     UPDATE $.threads SET epoch = %s, owner = %s, request = %s, expires = %s, ttl = %s
     WHERE id = %s
@@ -83,7 +106,8 @@ DELETE = (
 )
 
 ALL = (
-    *(FIND, LOCK, SHARE, THREADS, APPEND, BATCH, PAGE, PAGE_BACK, SAVE_LEASE, SETTLE, CUT, CREATE),
+    *(FIND, LOCK, SHARE, THREADS, APPEND, BATCH, PAGE, PAGE_BACK),
+    *(ACQUIRE, SAVE_LEASE, SETTLE, CUT, CREATE),
     *COPY,
     *DELETE,
 )

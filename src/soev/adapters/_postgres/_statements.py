@@ -23,6 +23,7 @@ from soev.adapters._rows import (
 from soev.adapters._stored import MICROSECOND, digest, micros, moment
 from soev.domain import (
     ROOT_STREAM,
+    Lease,
     LogEntry,
     PositionOutOfRangeError,
     StoredEvent,
@@ -31,6 +32,7 @@ from soev.domain import (
 
 Entry = LogEntry[StoredEvent]
 LAST_POSITION = (1 << 31) - 1
+HEAD_WIDTH = 1 + sql.HEAD.count(",") + 1
 
 
 @dataclass(slots=True)
@@ -104,15 +106,20 @@ class Statements:
         """Return the server's time and a thread's head row, or None."""
         return _found(await session.rows(self._sql[sql.FIND], (thread_id,)))
 
-    async def lock(self, session: Session, thread_id: str) -> tuple[datetime, Row | None]:
-        """Begin a transaction that holds a head row, and return time and row as they are then."""
-        held, found = (self._sql[sql.LOCK], (thread_id,)), (self._sql[sql.FIND], (thread_id,))
-        return _found(await session.begin(held, found))
+    async def lock(
+        self, session: Session, thread_id: str, *, shared: bool = False
+    ) -> tuple[datetime, Row | None]:
+        """Begin a transaction that holds a head row, and return time and row as they are then.
 
-    async def share(self, session: Session, thread_id: str) -> Row | None:
-        """Begin a transaction in which a thread neither grows nor goes, and return its row."""
-        held, found = (self._sql[sql.SHARE], (thread_id,)), (self._sql[sql.FIND], (thread_id,))
-        return _found(await session.begin(held, found))[1]
+        Args:
+            session: The connection.
+            thread_id: The thread.
+            shared: Whether others may read the row for as long, though not change it.
+        """
+        hold = sql.SHARE if shared else sql.LOCK
+        values = (thread_id,)
+        held, found = (self._sql[hold], values), (self._sql[sql.FIND], values)
+        return _found(await session.begin(held, found))
 
     async def append(self, session: Session, call: Appending) -> list[Entry] | None:
         """Append where life, lease and position are the caller's; None where they are not."""
@@ -156,6 +163,18 @@ class Statements:
         values = row.key, first, row.key, first, row.position + 1, mark, row.key, first
         return entries(await session.rows(self._sql[sql.BATCH], values)) or None
 
+    async def acquire(
+        self, session: Session, thread_id: str, owner: str, ttl: float, request: str
+    ) -> Lease | None:
+        """Take a lease that is free, or this request's own; None where it is neither."""
+        span = timedelta(seconds=ttl) // MICROSECOND
+        values = thread_id, owner, request, span, session.patience
+        found = await session.commit_alone(self._sql[sql.ACQUIRE], values)
+        if not found:
+            return None
+        ((life, epoch, expires),) = found
+        return Lease(thread_id, life, owner, epoch, moment(expires))
+
     def save_lease(self, row: Row) -> Statement:
         """Return the statement that writes a row's lease."""
         lease = row.lease
@@ -178,12 +197,11 @@ class Statements:
     ) -> tuple[datetime, Row | None, list[Entry]]:
         """Return the server's time, a thread's head row and a part of its log, of one moment."""
         most = None if limit is None else max(limit, 0)
-        found, rows = await session.snapshot(
-            (self._sql[sql.FIND], (thread_id,)),
-            (self._sql[sql.PAGE], (thread_id, place(after), most)),
-        )
-        now, row = _found(found)
-        return now, row, entries(rows)
+        values = thread_id, place(after), most
+        rows = await session.rows(self._sql[sql.PAGE], values)
+        now, row = _found([rows[0][:HEAD_WIDTH]])
+        parts = [each[HEAD_WIDTH:] for each in rows]
+        return now, row, entries([part for part in parts if part[0] is not None])
 
     async def page_back(
         self, session: Session, thread_id: str, life: str | None, first: int, last: int

@@ -263,7 +263,7 @@ class PostgresTraceStore:
         await self._write("copy", new_id, partial(self._copy, thread_id, new_id, through))
 
     async def _copy(self, thread_id: str, new_id: str, through: int, session: Session) -> None:
-        source = await self._statements.share(session, thread_id)
+        _, source = await self._statements.lock(session, thread_id, shared=True)
         _, taken = await self._statements.find(session, new_id)
         if taken is not None:
             raise ThreadExistsError(new_id)
@@ -291,6 +291,10 @@ class PostgresTraceStore:
     async def _acquire(
         self, thread_id: str, owner: str, ttl: float, request: str, session: Session
     ) -> Lease:
+        taken = await self._statements.acquire(session, thread_id, owner, ttl, request)
+        if taken is not None:
+            return taken
+        session.sent = False  # what answers no row has changed nothing
         now, row = await self._statements.lock(session, thread_id)
         if row is None:
             raise UnknownThreadError(thread_id)
