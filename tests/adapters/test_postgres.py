@@ -3,12 +3,14 @@
 import asyncio
 import gc
 import logging
+import os
 import subprocess
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -333,3 +335,64 @@ async def test_delete_among_appends_leaves_no_row(tables: str, thread: str) -> N
         f"(SELECT key FROM {tables}.threads)"
     )
     assert postgres.run(postgres.dsn(), orphans) == [(0,)]
+
+
+async def test_role_that_may_make_no_tables_is_enough(thread: str) -> None:
+    """Once the tables are there, a role with the rights that the documentation names can work."""
+    schema = await asyncio.to_thread(postgres.made_schema)
+    page = Path(__file__).parents[2] / "docs" / "postgres.md"
+    grants = page.read_text("utf-8").partition("```sql\n")[2].partition("```")[0]
+    role = f"{schema}_app"
+    rights = grants.replace("soev", schema).replace("TO app", f"TO {role}").split(";")
+    postgres.run(postgres.dsn(), f"CREATE ROLE {role} NOLOGIN", *filter(str.strip, rights))
+    try:
+        dsn = postgres.with_option(f"role={role}")
+        async with PostgresTraceStore(dsn, schema=schema, listen=False) as store:
+            await begin(store, thread)
+            lease = await store.acquire(thread, "a", 30, request="r")
+            await store.renew(lease, 30)
+            await store.copy(thread, thread + "/copy", through=1)
+            await store.delete(thread)
+            assert [each.thread_id for each in await store.threads()] == [thread + "/copy"]
+    finally:
+        postgres.run(postgres.dsn(), f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+FORKING = """
+import asyncio, os, sys
+from soev.adapters import PostgresTraceStore
+from soev.domain import Head, StoredEvent
+
+store = PostgresTraceStore(os.environ["FORKING_DSN"], schema=sys.argv[1], listen=False)
+NOTE = StoredEvent("note", "{}")
+
+async def append(name):
+    await store.append(name, [NOTE], after=Head(), batch="b")
+    return (await store.head(name)).position
+
+with asyncio.Runner() as runner:
+    assert runner.run(append("parent")) == 1
+    child = os.fork()
+    if child == 0:
+        assert asyncio.run(append("child")) == 1
+        asyncio.run(store.close())
+        sys.exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert runner.run(append("parent again")) == 1
+    runner.run(store.close())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_forked_child_has_connections_of_its_own() -> None:
+    """A child of a fork connects anew, and leaves the sessions of its parent alone."""
+    schema = postgres.made_schema()
+    dsn = postgres.named_dsn("forking")
+    outcome = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FORKING, schema],
+        env=os.environ | {"FORKING_DSN": dsn},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (outcome.returncode, outcome.stderr) == (0, "")

@@ -184,10 +184,18 @@ class Local:
 
 
 def _finish(made: set[Connection], process: int) -> None:
-    """Close connections without an event loop, in the process that made them."""
-    if os.getpid() == process:
-        for connection in made:
-            connection.pgconn.finish()
+    """Close connections without an event loop.
+
+    Those that a fork has copied are the parent's: their sockets are exchanged first, so that no
+    farewell ends its sessions.
+    """
+    for connection in made:
+        if os.getpid() != process and not connection.closed:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, connection.pgconn.socket)
+            os.close(nowhere)
+        connection.pgconn.finish()
+    made.clear()
 
 
 def _usable(connection: Connection) -> bool:
@@ -241,9 +249,8 @@ class Link:
         """Return what belongs to the running event loop."""
         loop = asyncio.get_running_loop()
         if self._process != os.getpid():
-            # The sockets are the parent's; to close them here would end its sessions.
             self._process = os.getpid()
-            self._locals.clear()
+            self._abandon_all()
         if loop not in self._locals:
             for other, local in list(self._locals.items()):
                 if other.is_closed():
@@ -325,8 +332,12 @@ class Link:
         here = self._locals.pop(asyncio.get_running_loop(), None)
         if here is not None and self._process == os.getpid():
             await here.close()
-        for other in list(self._locals.values()):
-            other.abandon()
+        self._abandon_all()
+
+    def _abandon_all(self) -> None:
+        for local in list(self._locals.values()):
+            local.abandon()
+        self._locals.clear()
 
 
 def _no_text(problem: str) -> UnencodableError:
