@@ -1,6 +1,7 @@
 """The rendering of requests, and its parser, against each other."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from hashlib import sha256
 from itertools import product
 from typing import Any
@@ -23,6 +24,7 @@ from soev.domain import (
 from soev.golden import (
     BadLineError,
     CallsFile,
+    Comparison,
     ConflictMarkersError,
     GoldenFileError,
     ShownCall,
@@ -39,21 +41,21 @@ EXAMPLE = """\
 <!-- soev calls/1: accepted requests. Change with `pytest --soev-replay --soev-update`, \
 not by hand. -->
 # refund-denied
-agent assistant, 2 turns, 2 calls
+agent assistant, 2 turns, 2 calls, as recorded
 
 ## tools T1
 ### search
     Search the documents. Use short keyword queries.
     query: string, required
 
-## call 1: turn 1, node model, gpt-x, tools T1, after event 2, as recorded
+## call 1: turn 1, node model, gpt-x, tools T1, after event 2
 ### 0 system
     You are a support assistant.
     Answer briefly.
 ### 1 user
     Where is my refund?
 
-## call 2: turn 1, node model, gpt-x, tools T1, after event 4, as recorded
+## call 2: turn 1, node model, gpt-x, tools T1, after event 4
 = 0..1 of call 1
 ### 2 assistant
     call search(query="refund policy") as r1
@@ -262,3 +264,17 @@ def test_a_damaged_file_is_refused_by_line(
         parse_calls(EXAMPLE.replace(old, new, 1), "x.md")
     assert message in str(caught.value)
     assert caught.value.advice in str(caught.value)
+
+
+def test_a_call_says_how_it_compares_only_where_it_differs_from_most() -> None:
+    """One accepted change turns the head of the file, and not the heading of every call."""
+    file = calls(request(FIRST), request(SECOND), request(SECOND))
+    states: tuple[Comparison, ...] = ("as recorded", "changed since recorded", "as recorded")
+    shown_calls = tuple(
+        replace(call, comparison=state) for call, state in zip(file.calls, states, strict=True)
+    )
+    text = render_calls(replace(file, calls=shown_calls))
+    assert ", 3 calls, as recorded\n" in text
+    assert text.count("as recorded") == 1
+    assert text.count("changed since recorded") == 1
+    assert [call.comparison for call in parse_calls(text).calls] == list(states)

@@ -26,14 +26,14 @@ _ADVICE = (
     "`pytest --soev-replay --soev-update`."
 )
 _FORMAT = re.compile(r"<!-- soev calls/(\w+): ")
-_AGENT = re.compile(rf"agent ({NAME}), (\d+) turns?, (\d+) calls?\Z")
+_COMPARISON = r"(?:, (?P<comparison>as recorded|changed since recorded|not comparable))?\Z"
+_AGENT = re.compile(rf"agent ({NAME}), (\d+) turns?, (\d+) calls?{_COMPARISON}")
 _ROUTE = re.compile(rf"route: ({NAME}) -> ({NAME}) \(recorded: ({NAME})\)\Z")
 _TOOLS = re.compile(r"## tools (T\d+)\Z")
 _CALL = re.compile(
     rf"## call (?P<index>\d+): turn (?P<turn>\d+), node (?P<node>{NAME})"
     rf"(?:, stream (?P<stream>{NAME}))?(?:, (?P<lost>not replayable))?(?:, (?P<model>{NAME}))?"
-    r"(?:, tools (?P<tools>T\d+))?, after event (?P<position>\d+)"
-    r", (?P<comparison>as recorded|changed since recorded|not comparable)\Z"
+    rf"(?:, tools (?P<tools>T\d+))?, after event (?P<position>\d+){_COMPARISON}"
 )
 _SHARED = re.compile(r"= 0\.\.(\d+) of call (\d+)\Z")
 _SETTING = re.compile(r"(options|tool_choice|response_schema): (.+)\Z")
@@ -85,7 +85,7 @@ class _Reader:
             self.tools()
         calls = []
         while self.peek():
-            calls.append(self.call())
+            calls.append(self.call(agent["comparison"]))
         if len(calls) != int(agent[3]):
             problem = f"line 3 says {agent[3]} calls, the file has {len(calls)}"
             raise TruncatedFileError(self.file, len(self.lines), problem, _ADVICE)
@@ -167,7 +167,7 @@ class _Reader:
             self.at += 1
         return tuple(found)
 
-    def call(self) -> ShownCall:
+    def call(self, usual: str | None) -> ShownCall:
         found = self.match(_CALL, "`## call N: turn N, node NAME, ...`")
         index = int(found["index"])
         self.places[index, ""] = self.at
@@ -181,7 +181,7 @@ class _Reader:
             position=int(found["position"]),
             request=request,
             stream=self.name(found["stream"] or "main"),
-            comparison=found["comparison"],  # type: ignore[arg-type]  # by the pattern
+            comparison=found["comparison"] or usual or "not comparable",  # type: ignore[arg-type]  # by the pattern
         )
 
     def request(self, index: int, model: str | None, toolset: str | None) -> ShownRequest:

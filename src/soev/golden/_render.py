@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from soev.golden._calls import CallsFile, ShownCall, ShownRequest, ShownTool
+from soev.golden._calls import CallsFile, Comparison, ShownCall, ShownRequest, ShownTool
 from soev.golden._conversation import ShownMessage, ShownMessages
 from soev.golden._escape import BLANK, escape, quoted
 from soev.golden._numbers import counted
@@ -33,7 +34,8 @@ def _lines(file: CallsFile) -> Iterator[str]:
     turns, calls = counted(file.turns, "turn"), counted(len(file.calls), "call")
     yield HEAD
     yield f"# {escape(file.name)}"
-    yield f"agent {quoted(file.agent)}, {turns}, {calls}"
+    usual = _usual(file.calls)
+    yield ", ".join([f"agent {quoted(file.agent)}", turns, calls, *usual])
     yield from map(str, file.routes)
     toolsets = _toolsets(file.calls)
     for tools, name in toolsets.items():
@@ -45,9 +47,21 @@ def _lines(file: CallsFile) -> Iterator[str]:
     prefixes = Prefixes()
     for call in file.calls:
         yield ""
-        yield f"## call {call.index}: {_heading(call, toolsets)}"
+        own = [call.comparison] if call.comparison not in usual else []
+        yield ", ".join([f"## call {call.index}: {_heading(call, toolsets)}", *own])
         if call.request is not None:
             yield from _request(call.index, call.request, prefixes)
+
+
+def _usual(calls: Sequence[ShownCall]) -> list[Comparison]:
+    """Return the comparison that most calls have, for the head of the file.
+
+    A call repeats it only where its own is another, so that accepting one changed sentence
+    changes the head, and not the heading of every call.
+    """
+    return [
+        comparison for comparison, _ in Counter(each.comparison for each in calls).most_common(1)
+    ]
 
 
 def _toolsets(calls: Sequence[ShownCall]) -> dict[tuple[ShownTool, ...], str]:
@@ -68,7 +82,7 @@ def _heading(call: ShownCall, toolsets: dict[tuple[ShownTool, ...], str]) -> str
         items.append(quoted(call.request.model))
     if call.request is not None and call.request.tools:
         items.append(f"tools {toolsets[call.request.tools]}")
-    return ", ".join([*items, f"after event {call.position}", call.comparison])
+    return ", ".join([*items, f"after event {call.position}"])
 
 
 def _request(index: int, request: ShownRequest, prefixes: Prefixes) -> Iterator[str]:
