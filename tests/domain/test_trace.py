@@ -8,6 +8,7 @@ from typing import ClassVar
 import pytest
 
 from soev.domain import (
+    Cancelled,
     Element,
     Ended,
     Event,
@@ -278,6 +279,18 @@ def test_view_does_not_show_the_thread() -> None:
     ):
         with pytest.raises(ValueError, match="view of stream 'main'"):
             ask()
+
+
+def test_a_whole_view_shows_the_thread() -> None:
+    """What settles an effect in a branch may know of a cancel in the root."""
+    log = TraceBuilder()
+    for event in (FRESH, called("c", stream="main/a#1.1"), Cancelled(input=1)):
+        log.feed(event)
+    view = log.view("main/a#1.1", whole=True)
+    assert (view.stream, len(view)) == ("main/a#1.1", 2)
+    assert view.thread.turn.latest(Cancelled) is not None
+    with pytest.raises(ValueError, match="does not show the whole thread"):
+        log.view("main/a#1.1").thread  # noqa: B018  # asking is what is tested
 
 
 def test_folds_are_kept_with_the_thread() -> None:

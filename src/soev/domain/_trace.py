@@ -242,10 +242,15 @@ class TraceBuilder:
         log = self._weave.log
         return Trace.__new__(Trace)._set(self._weave, log, 0, log.stop, view=False)
 
-    def view(self, stream: str) -> Trace:
-        """Return what one stream sees now."""
+    def view(self, stream: str, *, whole: bool = False) -> Trace:
+        """Return what one stream sees now.
+
+        Args:
+            stream: The stream.
+            whole: Whether the view can be asked for `thread`, since no branch depends on it.
+        """
         line = self._weave.line(stream)
-        return Trace.__new__(Trace)._set(self._weave, line, 0, line.stop, view=True)
+        return Trace.__new__(Trace)._set(self._weave, line, 0, line.stop, view=not whole)
 
 
 class _Shown:

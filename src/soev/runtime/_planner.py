@@ -329,12 +329,14 @@ class Planner:
         return self._log.builder.trace()
 
     def view(self, stream: str) -> Trace:
-        """Return what a step of a stream is given.
+        """Return what a step of a stream is given, or the recovery of its open intent.
+
+        Only a recovery and a cancellation can ask it for `thread`, to know of a cancelled turn.
 
         Args:
             stream: The stream.
         """
-        return self._log.builder.view(stream)
+        return self._log.builder.view(stream, whole=stream in self._log.intents)
 
     def feed(self, event: Event) -> None:
         """Take the next event of the log.

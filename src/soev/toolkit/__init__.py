@@ -2,9 +2,12 @@
 
 from soev.toolkit._citing import BRACKETS, FOOTNOTES, PARENS, XML
 from soev.toolkit._compaction import Compacting, CompactStep
+from soev.toolkit._effect_tools import EffectTool
 from soev.toolkit._messages import MessageBuilder
+from soev.toolkit._policies import ask_person, await_result, check_with, perform_again
 from soev.toolkit._react import ReActAgent, ReActConfig
 from soev.toolkit._structured import StructuredOutput
+from soev.toolkit._subagents import SubAgents
 
 __all__ = [
     "BRACKETS",
@@ -13,8 +16,14 @@ __all__ = [
     "XML",
     "CompactStep",
     "Compacting",
+    "EffectTool",
     "MessageBuilder",
     "ReActAgent",
     "ReActConfig",
     "StructuredOutput",
+    "SubAgents",
+    "ask_person",
+    "await_result",
+    "check_with",
+    "perform_again",
 ]
