@@ -1,0 +1,154 @@
+"""What every schedule is held to: the rules that can be read off a log and off the world."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_soev.world import Outcome, Simulation
+from soev.domain import LogEntry, StoredEvent, TraceStore
+
+Entry = LogEntry[StoredEvent]
+
+MADE_ID = re.compile(r"id~[^\"~\\]+~\d+")
+AFTER_CANCELLED = {"effect_result", "request", "input", "failure"}
+
+
+@dataclass
+class Story:
+    """What one schedule came to. Two are equal when their logs and their acts are.
+
+    Args:
+        log: The events of each thread and stream, without times, with ids that are numbered.
+        acts: How often the world was changed, for each kind of act.
+        broken: The rules that do not hold.
+        recoveries: How often a recovery was called.
+        refusals: How often a fresh input was tried beside an open intent.
+        seen: What else came up, for the list of what was reached.
+    """
+
+    log: tuple[str, ...] = ()
+    acts: tuple[int, ...] = ()
+    broken: list[str] = field(default_factory=list, compare=False)
+    recoveries: int = field(default=0, compare=False)
+    refusals: int = field(default=0, compare=False)
+    seen: list[str] = field(default_factory=list, compare=False)
+
+
+async def log(store: TraceStore, thread_id: str) -> Sequence[Entry]:
+    """Return a thread's log as it is stored."""
+    return (await store.read(thread_id)).entries
+
+
+async def open_intents(store: TraceStore, thread_id: str) -> set[str]:
+    """Return the ids of the intents of a thread that have no result yet."""
+    return _open(await log(store, thread_id))
+
+
+def _open(entries: Sequence[Entry]) -> set[str]:
+    found: set[str] = set()
+    for entry in entries:
+        data = json.loads(entry.event.data)
+        if entry.event.type == "effect_intent":
+            found.add(data["id"])
+        elif entry.event.type == "effect_result":
+            found.discard(data["intent"])
+    return found
+
+
+async def story_of(sim: Simulation, story: Story, threads: Sequence[str]) -> None:
+    """Write down what the threads and the world came to, and which rules do not hold."""
+    numbers: dict[str, str] = {}
+    lines: list[str] = []
+    for thread_id in threads:
+        entries = await log(sim.store, thread_id)
+        story.broken += _problems(thread_id, entries)
+        story.seen += sorted({entry.event.type for entry in entries})
+        lines += _lines(thread_id, entries, numbers)
+    story.log = tuple(lines)
+    story.acts = tuple(sorted(sim.world.acts.values()))
+    story.broken += [f"I5: intent {each} was acted on {n} times" for each, n in _repeats(sim)]
+
+
+def _repeats(sim: Simulation) -> Iterator[tuple[str, int]]:
+    yield from sim.world.repeated().items()
+
+
+def _lines(thread_id: str, entries: Sequence[Entry], numbers: dict[str, str]) -> list[str]:
+    """Return a log by streams: how streams lie between each other depends on time."""
+
+    def numbered(found: re.Match[str]) -> str:
+        return numbers.setdefault(found[0], f"id-{len(numbers) + 1}")
+
+    ordered = sorted(entries, key=lambda entry: (entry.event.stream, entry.position))
+    return [
+        f"{thread_id} {event.stream}:{event.seq} {event.origin} {event.type} "
+        + MADE_ID.sub(numbered, event.data)
+        for event in (entry.event for entry in ordered)
+    ]
+
+
+def _problems(thread_id: str, entries: Sequence[Entry]) -> Iterator[str]:
+    """Yield the rules that a log breaks, in words."""
+    closed: str | None = None
+    seqs: dict[str, int] = {}
+    results: set[str] = set()
+    for place, entry in enumerate(entries, 1):
+        event, data = entry.event, json.loads(entry.event.data)
+        where = f"position {entry.position} of {thread_id!r}"
+        if entry.position != place:
+            yield f"I1: {where} is the {place}. row"
+        if event.seq != seqs.get(event.stream, 0) + 1:
+            yield f"I1: {where} has the seq {event.seq}"
+        seqs[event.stream] = event.seq or 0
+        if event.type == "effect_result" and data["intent"] in results:
+            yield f"I7: {where} is a second result"
+        if event.type == "effect_result":
+            results.add(data["intent"])
+        if event.type == "input" and event.stream == "main" and data.get("answers") is None:
+            if _open(entries[: place - 1]):
+                yield f"I8: {where} is a fresh input beside an open intent"
+            if closed is None and place > 1 and not _may_follow(entries[place - 2]):
+                yield f"I29: {where} is a fresh input in a turn that is not over"
+            closed = None
+        elif closed == "ended":
+            yield f"I29: {where} comes after the end of its turn"
+        elif closed == "cancelled" and event.type not in AFTER_CANCELLED:
+            yield f"I17: {where} is a {event.type!r} after Cancelled"
+        if event.type in {"ended", "cancelled"}:
+            closed = event.type
+
+
+def _may_follow(entry: Entry) -> bool:
+    return entry.event.type in {"opened", "failure"}
+
+
+def holds(outcome: Outcome[Any]) -> Story:
+    """Return the story of a schedule in which every rule holds.
+
+    Raises:
+        AssertionError: A rule is broken, a task was left, or something was not handled.
+    """
+    story = outcome.result()
+    assert isinstance(story, Story)
+    assert not story.broken, f"{story.broken[0]} ({outcome.token})"
+    assert not outcome.left, f"I22: {outcome.left} was left ({outcome.token})"
+    assert not outcome.complaints, f"nobody handled {outcome.complaints[0]} ({outcome.token})"
+    return story
+
+
+def as_calm(calm: Outcome[Story]) -> Any:
+    """Make a check of I15: the log and the acts are those of a calm run, and every rule holds."""
+    expected = holds(calm)
+
+    def check(outcome: Outcome[Story]) -> None:
+        story = holds(outcome)
+        if story != expected:
+            pairs = [(a, b) for a, b in zip(story.log, expected.log, strict=False) if a != b]
+            raise AssertionError(
+                f"I15: acts {story.acts}, calm {expected.acts}; {len(story.log)} events, calm "
+                f"{len(expected.log)}; first difference {pairs[:1]} ({outcome.token})"
+            )
+
+    return check

@@ -1,0 +1,120 @@
+"""A crash or a freeze at any point, and a store that fails at any call, change nothing."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from pytest_soev.world import (
+    Fault,
+    FaultKind,
+    Outcome,
+    Report,
+    Scenario,
+    SchedulePlan,
+    fail_each_call,
+    sweep,
+)
+from tests.reliability.graphs import EFFECT, EFFECTS, GRAPHS
+from tests.reliability.report import LEDGER, SOAK
+from tests.reliability.rules import Story, as_calm
+
+DEPTH_2 = 200 * SOAK
+ONCE: Sequence[FaultKind] = ("refuse", "lost", "late", "disconnect", "slow", "busy", "full")
+
+each_graph = pytest.mark.parametrize("scenario", GRAPHS, ids=lambda scenario: scenario.name)
+each_effect = pytest.mark.parametrize("scenario", EFFECTS, ids=lambda scenario: scenario.name)
+
+
+def done(part: str, how: str, report: Report[Story]) -> None:
+    """Note a report, and raise when a schedule of it failed."""
+    LEDGER.ran(part, how, report)
+    report.check()
+
+
+def noting(scenario: Scenario[Story]) -> tuple[Report[Story], list[Story]]:
+    """Return a report that holds each schedule to the calm run, and keeps its story."""
+    stories: list[Story] = []
+    check = as_calm(scenario.run())
+
+    def expect(outcome: Outcome[Story]) -> None:
+        check(outcome)
+        story = outcome.result()
+        stories.append(story)
+        LEDGER.saw(["recovery called"] * (story.recoveries > 0))
+        LEDGER.saw(["recovery called twice"] * (story.recoveries > 1))
+        LEDGER.saw(["fresh input refused beside an open intent"] * story.refusals)
+
+    return Report(scenario, expect, exhausted=True), stories
+
+
+@each_graph
+def test_a_crash_or_a_freeze_at_any_point_changes_nothing(scenario: Scenario[Story]) -> None:
+    """Struck at any named point, a graph leaves the log and the acts of a calm run."""
+    report, _ = noting(scenario)
+    kinds: Sequence[FaultKind] = ("crash", "freeze")
+    swept = sweep(scenario, kinds=kinds, expect=report.expect)
+    done("T1 depth 1", "crash and freeze at every point", swept)
+    assert swept.runs == 2 * len(scenario.run().points)
+
+
+def pairs(scenario: Scenario[Story], most: int) -> Iterator[SchedulePlan]:
+    """Yield two crashes in one schedule: all of them when they are few, else every so many."""
+    calm = scenario.run()
+    firsts = [
+        scenario.run(SchedulePlan(faults=(Fault("crash", at),)))
+        for at in range(1, len(calm.points) + 1)
+    ]
+    plans = [
+        replace(outcome.plan, faults=(*outcome.plan.faults, Fault("crash", at)), answers=())
+        for outcome in firsts
+        for at in range(outcome.plan.faults[0].at + 1, len(outcome.points) + 1)
+    ]
+    yield from plans[:: -(-len(plans) // most)]
+
+
+@each_effect
+def test_a_crash_after_a_crash_changes_nothing(scenario: Scenario[Story]) -> None:
+    """Killed, and killed again on the way back, a graph of effects leaves the calm log."""
+    report, stories = noting(scenario)
+    for plan in pairs(scenario, DEPTH_2):
+        report.add(scenario.run(plan))
+    done("T1 depth 2", "two crashes", report)
+    assert any(story.recoveries > 1 for story in stories)
+
+
+def test_every_pair_of_crashes_around_an_effect_is_tried() -> None:
+    """One effect is small enough for all pairs of points, and no pair performs it twice."""
+    report, _ = noting(EFFECT)
+    for plan in pairs(EFFECT, 1_000_000):
+        report.add(EFFECT.run(plan))
+    done("T1 depth 2", "two crashes, all pairs", report)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scenario", GRAPHS, ids=lambda scenario: scenario.name)
+def test_every_pair_of_crashes_changes_nothing(scenario: Scenario[Story]) -> None:
+    """No pair of points makes a difference in any graph."""
+    report, _ = noting(scenario)
+    for plan in pairs(scenario, 1_000_000):
+        report.add(scenario.run(plan))
+    done("T1 depth 2", "two crashes, all pairs", report)
+
+
+@each_graph
+def test_a_store_call_that_fails_changes_nothing(scenario: Scenario[Story]) -> None:
+    """Each store call may fail once, in each way, and the log is that of a calm run."""
+    report, _ = noting(scenario)
+    failed = fail_each_call(scenario, ONCE if SOAK > 1 else ONCE[:5], expect=report.expect)
+    done("T8", "each store call fails once, in each way", failed)
+
+
+@each_effect
+def test_a_late_write_and_a_crash_change_nothing(scenario: Scenario[Story]) -> None:
+    """Rows that land after the crash of their process are recorded once, or refused."""
+    report, _ = noting(scenario)
+    for call in range(1, 6):
+        for point in range(2, 60, 9 if SOAK == 1 else 2):
+            faults = (Fault("late", call, "append", seconds=20), Fault("crash", point))
+            report.add(scenario.run(SchedulePlan(faults=faults)))
+    done("T8", "a late append, and a crash", report)
