@@ -6,26 +6,38 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import RootModel
 
 from examples.support_desk import agents
 from examples.support_desk.__main__ import catalog_of, chat, play
-from examples.support_desk.agent import NAME, Desk
+from examples.support_desk.agent import NAME, Desk, effects
 from examples.support_desk.conversation import Conversation
 from examples.support_desk.knowledge import PAGES
 from examples.support_desk.orders import euros
-from examples.support_desk.scenarios import APPROVED, DENIED, LONG, SCENARIOS, TOUR, Scenario
+from examples.support_desk.scenarios import (
+    APPROVED,
+    DENIED,
+    LONG,
+    SCENARIOS,
+    SMALL_CREDIT,
+    TOUR,
+    Scenario,
+)
 from soev.adapters import InMemoryTraceStore, ScriptedChatModel, call, fail, say
 from soev.domain import (
     ROOT_STREAM,
     BudgetExceeded,
+    EffectIntent,
     Failure,
     Input,
     InvalidQueryError,
+    JsonValue,
     ModelOutput,
     Request,
     ToolOutput,
     Trace,
     TransientError,
+    fault_plan,
 )
 from soev.runtime import Graph, accepted, refusing, replay, retrace
 
@@ -118,13 +130,48 @@ def test_a_query_without_words_is_refused(query: str, desk: Desk) -> None:
 
 
 def test_the_same_credit_twice_is_one(desk: Desk) -> None:
-    """A repeated credit changes nothing, another one counts, too much is refused."""
+    """A repeat of a key changes nothing, an equal credit counts, too much is refused."""
     ledger, order = desk.ledger, desk.orders.find("ho-10433")
-    for cents in (1000, 1000, 2000):
-        ledger.credit(order, cents, "late")
+    for key in ("a", "a", "b", "c"):
+        ledger.credit(key, order, 1000, "late")
     assert ledger.credited("HO-10433") == 3000
     with pytest.raises(InvalidQueryError, match=r"18\.00 EUR is too much.*30\.00 EUR are credited"):
-        ledger.credit(order, 1800, "late")
+        ledger.credit("d", order, 1800, "late")
+
+
+async def test_a_credit_that_was_given_before_a_crash_is_one() -> None:
+    """The process dies between the act and its record; the ledger drops the repeat."""
+
+    class Died(BaseException):
+        pass
+
+    def die(point: str) -> None:
+        if point == "effect.performed":
+            raise Died
+
+    with Desk() as desk:
+        store, model = InMemoryTraceStore(), ScriptedChatModel(*SMALL_CREDIT.steps)
+        token = fault_plan.set(die)
+        with pytest.raises(Died):
+            async with catalog_of(model, store, desk) as catalog:
+                await SMALL_CREDIT.moves[0](Conversation(catalog, "one", quiet=True))
+        fault_plan.reset(token)
+        assert desk.ledger.credited("HO-10433") == 400
+        lease = (await store.head("one")).lease
+        if lease is not None:
+            await store.release(lease)
+        async with catalog_of(model, store, desk) as catalog:
+            status = await Conversation(catalog, "one", quiet=True).resume()
+        assert status.state == "finished"
+        assert desk.ledger.credited("HO-10433") == 400
+
+
+async def test_a_credit_that_is_too_much_is_an_error_of_the_call(desk: Desk) -> None:
+    """The ledger's refusal is definite, and the model reads it."""
+    effect = effects(desk, RootModel[str]("Hi"))[0]
+    args: JsonValue = {"order": "order:HO-10433", "cents": 99_000, "reason": "Late"}
+    result = await effect.effector.perform(EffectIntent(kind="give_credit", args=args, id="i"))
+    assert str(result.error).startswith("A credit of 990.00 EUR is too much")
 
 
 def test_amounts_are_written_in_euros() -> None:
@@ -138,7 +185,7 @@ def test_the_tour_reads_like_a_conversation(capsys: pytest.CaptureFixture[str]) 
     printed = capsys.readouterr().out
     assert "source: Returns and refunds, How long you can return something" in printed
     assert "Approval  Credit 75.60 EUR on order HO-10418 of 189.00 EUR?" in printed
-    assert "  Person  yes\n   result 75.60 EUR are credited" in printed
+    assert '  Person  yes\n   result {"credited":"75.60 EUR","order":"HO-10418"}' in printed
 
 
 class Keyboard:
@@ -194,4 +241,4 @@ def test_the_agents_need_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The graph is built without a key, a server or any resource."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     nodes = [node.name for node in graph_for(Input(payload="Hi", stream=ROOT_STREAM)).nodes]
-    assert nodes == ["model", "approval", "tools"]
+    assert nodes == ["model", "approval", "tools", "report", "effect.give_credit"]

@@ -7,7 +7,7 @@ import pytest
 from examples.support_desk import agents
 from examples.support_desk.record import recorded
 from examples.support_desk.scenarios import SCENARIOS, Scenario
-from soev.domain import BudgetExceeded, Failure, ModelOutput, Request
+from soev.domain import BudgetExceeded, EffectResult, Failure, Request
 from soev.golden import (
     TRACE_SUFFIX,
     CheckOptions,
@@ -56,10 +56,10 @@ async def test_each_trace_holds(golden: GoldenTrace, accepted: str) -> None:
 
 
 def test_the_traces_cover_what_matters() -> None:
-    """There are traces with approvals, a trip, a failure, and one that is long."""
+    """There are traces with approvals, effects, a trip, a failure, and one that is long."""
     traces = [read_golden(path) for path in TRACES]
     seen = {each for trace in traces for each in types_of(trace)}
-    assert {Request.type, BudgetExceeded.type, Failure.type, ModelOutput.type} <= seen
+    assert {Request.type, BudgetExceeded.type, Failure.type, EffectResult.type} <= seen
     assert len(traces) >= 8
     assert max(len(trace.events) for trace in traces) > 200
 

@@ -70,7 +70,12 @@ async def step(conversation: Conversation, status: Status | None) -> Status:
     if status is not None and status.state == "interrupted":
         return await conversation.resume()
     if status is not None and status.pending:
-        print(f"\nApproval  {status.pending[0].event.prompt}")
+        request = status.pending[0].event
+        if request.kind == "effect":
+            print(f"\n   Check  {request.prompt}")
+            happened = (await typed("Did it happen? yes or no: ")).lower() in {"y", "yes"}
+            return await conversation.answer({"happened": happened})
+        print(f"\nApproval  {request.prompt}")
         said = await typed("Approve? yes, or why not: ")
         if said.lower() in {"y", "yes"}:
             return await conversation.answer({"approved": True})

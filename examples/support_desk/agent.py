@@ -7,14 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from examples.support_desk.knowledge import Article, Knowledge, Passage
 from examples.support_desk.orders import Ledger, Order, OrderBook, euros
 from soev.adapters import OpenAIChatModel
-from soev.domain import ChatModel, ToolOutput
+from soev.domain import ChatModel, EffectIntent, EffectResult, InvalidQueryError, ToolOutput
 from soev.runtime import Agent, Budget, ElementId, Tool, at_most, tool
-from soev.toolkit import BRACKETS, ReActAgent, ReActConfig
+from soev.toolkit import (
+    BRACKETS,
+    EffectTool,
+    ReActAgent,
+    ReActConfig,
+    await_result,
+    perform_again,
+)
 
 NAME = "support_desk"
 APPROVE_ABOVE_CENTS = 5_000
@@ -74,23 +81,42 @@ async def find_order(number: str, *, orders: OrderBook) -> ToolOutput:
     return ToolOutput(elements=(orders.find(number),))
 
 
-@tool(
-    name="give_credit",
-    description=(
-        "Credit part of an order's price, in cents, to the customer's account. "
-        "A person may have to approve it first."
-    ),
-)
-async def give_credit(
-    order: Annotated[Order, ElementId()],
-    cents: Annotated[int, Field(gt=0)],
-    reason: str,
-    *,
-    ledger: Ledger,
-) -> ToolOutput:
-    """Give a credit on an order that was looked up before."""
-    await asyncio.to_thread(ledger.credit, order, cents, reason)
-    return ToolOutput(text=f"{euros(cents)} are credited on order {order.number}.")
+class GiveCredit(BaseModel):
+    """What the model says of a credit. The order was looked up before."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    order: Annotated[Order, ElementId()]
+    cents: Annotated[int, Field(gt=0)]
+    reason: str
+
+
+class Credit(BaseModel):
+    """A credit as its intent has it: the order by its id."""
+
+    order: str
+    cents: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Crediting:
+    """Gives credits. The id of the intent is the key by which the ledger knows a repeat."""
+
+    ledger: Ledger
+    orders: OrderBook
+
+    async def perform(self, intent: EffectIntent) -> EffectResult:
+        """Give the credit, or say why it is refused."""
+        credit = Credit.model_validate(intent.args)
+        order = self.orders.of_id(credit.order)
+        try:
+            await asyncio.to_thread(
+                self.ledger.credit, str(intent.id), order, credit.cents, credit.reason
+            )
+        except InvalidQueryError as refused:
+            return EffectResult(error=str(refused))
+        return EffectResult(output={"order": order.number, "credited": euros(credit.cents)})
 
 
 def approve_credit(arguments: Any) -> str | None:
@@ -110,8 +136,23 @@ def tools(desk: Desk, turn: BaseModel) -> Sequence[Tool[Any]]:
         search.bind(knowledge=desk.knowledge),
         read_page.bind(knowledge=desk.knowledge),
         find_order.bind(orders=desk.orders),
-        give_credit.bind(ledger=desk.ledger),
     )
+
+
+def effects(desk: Desk, turn: BaseModel) -> Sequence[EffectTool]:
+    """Return the tools that change something. The ledger drops repeats, so they can be repeated."""
+    credit = EffectTool(
+        name="give_credit",
+        description=(
+            "Credit part of an order's price, in cents, to the customer's account. "
+            "A person may have to approve it first."
+        ),
+        arguments=GiveCredit,
+        effector=Crediting(desk.ledger, desk.orders),
+        recovery=perform_again,
+        cancellation=await_result,
+    )
+    return (credit,)
 
 
 def agents(model: ChatModel | None = None) -> dict[str, Agent[Any, Any]]:
@@ -124,6 +165,7 @@ def agents(model: ChatModel | None = None) -> dict[str, Agent[Any, Any]]:
         model=model or OpenAIChatModel(),
         prompt=PROMPT,
         tools=tools,
+        effects=effects,
         approvals={"give_credit": approve_credit},
         budget=Budget(cap=12, resume_at="model", tolerance=1),
         citations=BRACKETS,

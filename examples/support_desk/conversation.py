@@ -118,7 +118,7 @@ def lines(event: Event, seen: dict[str, Element]) -> Iterator[str]:
         shown = event.error or event.text or f"{len(event.elements)} elements"
         yield f"   result {shown.splitlines()[0]}"
     elif isinstance(event, Request):
-        yield f"Approval  {event.prompt}"
+        yield f"{'   Check' if event.kind == 'effect' else 'Approval'}  {event.prompt}"
     elif isinstance(event, Failure):
         yield f"  failure {event.error_type}: {event.message}"
     elif isinstance(event, BudgetExceeded):
@@ -131,7 +131,8 @@ def _input(event: Input) -> str:
     if not isinstance(event.payload, dict):
         return f"\nCustomer  {event.payload}"
     comment = event.payload.get("comment", "")
-    return f"  Person  {'yes' if event.payload.get('approved') else 'no'} {comment}".rstrip()
+    agreed = event.payload.get("approved") or event.payload.get("happened")
+    return f"  Person  {'yes' if agreed else 'no'} {comment}".rstrip()
 
 
 def _output(event: ModelOutput, seen: dict[str, Element]) -> Iterator[str]:

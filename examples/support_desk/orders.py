@@ -48,6 +48,7 @@ class OrderBook:
         rows = json.loads(path.read_text("utf-8"))
         made = [Order(id=f"order:{row['number']}", **row) for row in rows]
         self._orders = {order.number: order for order in made}
+        self._by_id = {order.id: order for order in made}
 
     def find(self, number: str) -> Order:
         """Return the order of a number.
@@ -62,12 +63,20 @@ class OrderBook:
             )
         return found
 
+    def of_id(self, order_id: str) -> Order:
+        """Return the order of an element's id.
+
+        Raises:
+            KeyError: There is none.
+        """
+        return self._by_id[order_id]
+
 
 class Ledger:
-    """The credits that were given. The same credit twice is one credit.
+    """The credits that were given, each by a key. A repeat of a key is dropped.
 
-    A process can stop after a credit was given and before that was recorded. Then the tool runs
-    again, so what it does must be safe to repeat.
+    A process can stop after a credit was given and before that was recorded. Then it is given
+    again, under the same key.
 
     Args:
         path: The file that they are kept in, None for memory.
@@ -77,38 +86,39 @@ class Ledger:
         self._lock = threading.Lock()
         self._rows = sqlite3.connect(path or ":memory:", check_same_thread=False)
         self._rows.execute(
-            "CREATE TABLE IF NOT EXISTS credits (order_number TEXT, cents INTEGER, reason TEXT,"
-            " PRIMARY KEY (order_number, cents))"
+            "CREATE TABLE IF NOT EXISTS given"
+            " (key TEXT PRIMARY KEY, order_number TEXT, cents INTEGER, reason TEXT)"
         )
 
     def close(self) -> None:
         """Close the file."""
         self._rows.close()
 
-    def credit(self, order: Order, cents: int, reason: str) -> None:
-        """Give a credit on an order.
+    def credit(self, key: str, order: Order, cents: int, reason: str) -> None:
+        """Give a credit on an order, unless it was given under this key before.
 
         Raises:
             InvalidQueryError: The credits of the order would pass its total.
         """
         with self._lock, self._rows:
-            others = self._rows.execute(
-                "SELECT COALESCE(SUM(cents), 0) FROM credits WHERE order_number = ? AND cents <> ?",
-                (order.number, cents),
-            ).fetchone()[0]
+            if self._rows.execute("SELECT 1 FROM given WHERE key = ?", (key,)).fetchone():
+                return
+            others = self._sum(order.number)
             if others + cents > order.total_cents:
                 raise InvalidQueryError(
                     f"A credit of {euros(cents)} is too much: the order cost "
                     f"{euros(order.total_cents)}, and {euros(others)} are credited already."
                 )
-            self._rows.execute(
-                "INSERT OR IGNORE INTO credits VALUES (?, ?, ?)", (order.number, cents, reason)
-            )
+            row = (key, order.number, cents, reason)
+            self._rows.execute("INSERT INTO given VALUES (?, ?, ?, ?)", row)
 
     def credited(self, number: str) -> int:
         """Return the sum of an order's credits, in cents."""
         with self._lock:
-            found: int = self._rows.execute(
-                "SELECT COALESCE(SUM(cents), 0) FROM credits WHERE order_number = ?", (number,)
-            ).fetchone()[0]
+            return self._sum(number)
+
+    def _sum(self, number: str) -> int:
+        found: int = self._rows.execute(
+            "SELECT COALESCE(SUM(cents), 0) FROM given WHERE order_number = ?", (number,)
+        ).fetchone()[0]
         return found

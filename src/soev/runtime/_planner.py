@@ -329,9 +329,7 @@ class Planner:
         return self._log.builder.trace()
 
     def view(self, stream: str) -> Trace:
-        """Return what a step of a stream is given, or the recovery of its open intent.
-
-        Only a recovery and a cancellation can ask it for `thread`, to know of a cancelled turn.
+        """Return what a step is given, or a recovery, which can ask it for `thread` to know more.
 
         Args:
             stream: The stream.
