@@ -199,6 +199,24 @@ async def test_an_intent_of_older_code_still_answers_its_call() -> None:
     assert list(bank.acts.values()) == [1]
 
 
+async def test_a_result_is_that_of_its_call_when_newer_code_reads_more() -> None:
+    """A call that did not fit before stands first now; the act was that of the other."""
+    bank = Bank()
+    both = calls(call("refund", order="1", cents="many"), call("refund", order="2"))
+    shop = Shop(both, say("Done."), effects=(refund(bank),))
+    await shop.open()
+    assert await shop.dies("effect.recorded")
+
+    class Wider(BaseModel):
+        order: str
+        cents: int | str = 100
+
+    shop.build(effects=(EffectTool("refund", "Refund.", Wider, bank),), element_types=(Row,))
+    trace = await shop.resume()
+    assert [each.arguments["order"] for each in trace.results()] == ["2", "1"]
+    assert [row["order"] for row in bank.args if isinstance(row, dict)] == ["2", "1"]
+
+
 async def test_effects_may_be_a_function_of_the_resources() -> None:
     """As for tools, the effector can be what the program made."""
     bank = Bank()
