@@ -38,6 +38,7 @@ from tests.runtime.world import (
     FaultyTraceStore,
     JumpingLoop,
     LoopClock,
+    line,
     names,
     thread_of,
 )
@@ -181,7 +182,7 @@ async def test_an_act_that_raised_while_its_cancellation_decided_records_nothing
 
 async def test_a_result_that_came_first_is_recorded_whatever_the_policy() -> None:
     """An act that returned while the policy decided has its own result recorded."""
-    decided = asyncio.Event()
+    asked, decided = asyncio.Event(), asyncio.Event()
 
     async def slow(
         trace: Trace,
@@ -189,12 +190,14 @@ async def test_a_result_that_came_first_is_recorded_whatever_the_policy() -> Non
         effector: Effector,
         performing: Acting,
     ) -> Sequence[Event]:
+        asked.set()
         await decided.wait()
         return [EffectResult(error="called off")]
 
     case = Case(cancellation=slow)
     running = await in_the_act(case, changed=True)
     await case.thread.cancel()
+    await asked.wait()
     assert case.mailer.linger is not None
     case.mailer.linger.set()
     for _ in range(5):
@@ -313,6 +316,23 @@ async def test_stop_and_close_ask_the_cancellation(way: str) -> None:
     status = await case.thread.status()
     assert status.state == "interrupted"
     assert names(await case.other().resume())[4:] == ["end", "Ended"]
+
+
+async def test_a_stop_does_not_end_the_turn() -> None:
+    """A stopped run records what its last effect came to; the end is left to a resume."""
+    case = Case(cancellation=await_result)
+    thread = thread_of(line(mail=case.mail), case.store, case.runs)  # type: ignore[arg-type]  # an effect is a node too
+    case.mailer.linger = asyncio.Event()
+    running = asyncio.create_task(thread.send(HELLO))
+    await case.mailer.changed.wait()
+    stopping = asyncio.create_task(case.runs.stop("t-1"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    case.mailer.linger.set()
+    await stopping
+    assert names(await running) == ["Input", "EffectIntent", "EffectResult"]
+    assert (await thread.status()).state == "interrupted"
+    assert names(await thread_of(thread._graph, case.store).resume())[3:] == ["Ended"]
 
 
 async def test_delete_asks_the_cancellation_first() -> None:

@@ -248,6 +248,7 @@ async def test_what_a_delegation_raises_is_its_failure(part: str, error: Excepti
     assert (failure.stream, failure.origin, failure.transient) == ("main", "team", transient)
     team.broken = False
     again = await thread.resume()
+    assert all(names(view) == ["Input", "a"] for view in team.asked)
     if transient:
         assert own(again) == ["Input", "a", "Failure", "ToolOutput", "ToolOutput", "end", "Ended"]
         assert len(again.of(Input)) == 3
