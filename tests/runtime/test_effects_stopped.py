@@ -446,6 +446,28 @@ async def test_a_recovery_waits_until_no_act_can_be_on_its_way(clock: LoopClock)
 
 
 @jumping
+async def test_the_wait_before_a_recovery_outlasts_an_outage(clock: LoopClock) -> None:
+    """A store that is away for a moment while its clock is asked for is asked again."""
+    case = Timed(clock, timeout=5)
+    running = await in_the_act(case, changed=True)
+    await case.runs.stop("t-1")
+    await running
+    store = FaultyTraceStore(case.store)
+    store.faults["head", 1] = store.faults["head", 2] = "before"
+    trace = await thread_of(case.graph, store, Runs(lease_ttl=3, clock=clock)).resume()
+    assert names(trace)[3:] == ["EffectResult", "end", "Ended"]
+    assert store.calls["head"] > 2
+
+
+async def test_a_timeout_of_the_act_itself_is_told_as_it_is() -> None:
+    """A TimeoutError that `perform` raises keeps its own text."""
+    case = Case(timeout=60)
+    case.mailer.fails = TimeoutError("the gateway gave up")
+    (failure,) = (await case.thread.send(HELLO)).of(Failure)
+    assert (failure.error_type, failure.message) == ("TimeoutError", "the gateway gave up")
+
+
+@jumping
 async def test_a_stop_ends_the_wait_before_a_recovery(clock: LoopClock) -> None:
     """A recovery that waits for its time can be cancelled."""
     case = Timed(clock, timeout=600)

@@ -276,6 +276,18 @@ async def test_hand_offs_that_change_are_a_failure() -> None:
     assert (failure.origin, failure.transient) == ("team", False)
 
 
+async def test_a_stream_name_that_is_too_long_is_a_failure() -> None:
+    """Tasks that nest until a name would pass 1,000 characters fail, and the run ends."""
+
+    def graph(task: Input) -> Graph:
+        return graph_of({"n" * 60: Team([Input(payload=1)], graph)})
+
+    trace = await thread_of(graph(HELLO)).send(HELLO)
+    (failure,) = trace.of(Failure)
+    assert "the name of a stream would pass 1,000 characters" in failure.message
+    assert max(map(len, trace.streams)) <= 1_000
+
+
 async def test_a_failure_in_a_task_fails_the_turn() -> None:
     """`hand_back` is not called, the other task goes on to its end, and the turn is failed."""
 
