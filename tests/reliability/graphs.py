@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from pytest_soev.world import (
     Process,
@@ -41,6 +42,7 @@ from soev.runtime import (
     Effector,
     EffectRecovery,
     Graph,
+    Step,
     Thread,
     ThreadActiveError,
     abandon,
@@ -126,7 +128,7 @@ async def ask_world(trace: Trace, intent: EffectIntent, effector: Effector) -> S
 # --- the graphs ---
 
 
-def says(text: str, *calls: str) -> Callable[[Trace], object]:
+def says(text: str, *calls: str) -> Step:
     """Make a step that waits for something outside, and says the same on every view."""
 
     async def step(view: Trace) -> Sequence[Event]:
@@ -159,7 +161,7 @@ def line(**nodes: object) -> Graph:
     graph, names = Graph(), list(nodes)
     for name, node in nodes.items():
         graph.add_node(name, node)  # type: ignore[arg-type]  # a table of mixed kinds
-    for source, target in zip(names, names[1:], strict=False):
+    for source, target in pairwise(names):
         graph.add_edge(source, target)
     graph.set_entry_point(names[0])
     return graph
@@ -279,11 +281,13 @@ async def refuses_input(sim: Simulation, story: Story, thread_id: str = "t-1") -
 
 
 async def tried(thread: Thread) -> object:
-    """Submit a fresh input, and return what it comes to."""
+    """Submit a fresh input, and return what it comes to, None when the store failed."""
     try:
         return await thread.submit(Input(payload="Next!"))
     except ThreadActiveError as error:
         return error
+    except StoreUnavailableError:
+        return None
 
 
 def talk(name: str, make: Make, *inputs: JsonValue) -> Scenario[Story]:

@@ -91,33 +91,52 @@ def _lines(thread_id: str, entries: Sequence[Entry], numbers: dict[str, str]) ->
 
 def _problems(thread_id: str, entries: Sequence[Entry]) -> Iterator[str]:
     """Yield the rules that a log breaks, in words."""
-    closed: str | None = None
+    for problem in (*_numbered(entries), *_settled(entries), *_turned(entries)):
+        yield f"{problem} of {thread_id!r}"
+
+
+def _numbered(entries: Sequence[Entry]) -> Iterator[str]:
     seqs: dict[str, int] = {}
-    results: set[str] = set()
     for place, entry in enumerate(entries, 1):
-        event, data = entry.event, json.loads(entry.event.data)
-        where = f"position {entry.position} of {thread_id!r}"
         if entry.position != place:
-            yield f"I1: {where} is the {place}. row"
-        if event.seq != seqs.get(event.stream, 0) + 1:
-            yield f"I1: {where} has the seq {event.seq}"
-        seqs[event.stream] = event.seq or 0
-        if event.type == "effect_result" and data["intent"] in results:
-            yield f"I7: {where} is a second result"
-        if event.type == "effect_result":
-            results.add(data["intent"])
-        if event.type == "input" and event.stream == "main" and data.get("answers") is None:
-            if _open(entries[: place - 1]):
-                yield f"I8: {where} is a fresh input beside an open intent"
-            if closed is None and place > 1 and not _may_follow(entries[place - 2]):
-                yield f"I29: {where} is a fresh input in a turn that is not over"
+            yield f"I1: position {entry.position} is the {place}. row"
+        if entry.event.seq != seqs.get(entry.event.stream, 0) + 1:
+            yield f"I1: position {entry.position} has the seq {entry.event.seq}"
+        seqs[entry.event.stream] = entry.event.seq or 0
+
+
+def _settled(entries: Sequence[Entry]) -> Iterator[str]:
+    results: set[str] = set()
+    for place, entry in enumerate(entries):
+        if entry.event.type == "effect_result":
+            intent = json.loads(entry.event.data)["intent"]
+            if intent in results:
+                yield f"I7: position {entry.position} is a second result"
+            results.add(intent)
+        if _is_fresh(entry) and _open(entries[:place]):
+            yield f"I8: position {entry.position} is a fresh input beside an open intent"
+
+
+def _turned(entries: Sequence[Entry]) -> Iterator[str]:
+    closed: str | None = "nothing"
+    for place, entry in enumerate(entries):
+        kind = entry.event.type
+        if _is_fresh(entry):
+            if closed is None and not _may_follow(entries[place - 1]):
+                yield f"I29: position {entry.position} is an input in a turn that is not over"
             closed = None
         elif closed == "ended":
-            yield f"I29: {where} comes after the end of its turn"
-        elif closed == "cancelled" and event.type not in AFTER_CANCELLED:
-            yield f"I17: {where} is a {event.type!r} after Cancelled"
-        if event.type in {"ended", "cancelled"}:
-            closed = event.type
+            yield f"I29: position {entry.position} comes after the end of its turn"
+        elif closed == "cancelled" and kind not in AFTER_CANCELLED:
+            yield f"I17: position {entry.position} is a {kind!r} after Cancelled"
+        if kind in {"ended", "cancelled"}:
+            closed = kind
+
+
+def _is_fresh(entry: Entry) -> bool:
+    event = entry.event
+    fresh = event.type == "input" and event.stream == "main"
+    return fresh and json.loads(event.data).get("answers") is None
 
 
 def _may_follow(entry: Entry) -> bool:
