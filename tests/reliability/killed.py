@@ -22,6 +22,7 @@ from soev.domain import (
     EffectResult,
     Event,
     Input,
+    LeaseHeldError,
     LeaseLostError,
     ModelOutput,
     Trace,
@@ -39,6 +40,7 @@ from soev.runtime import (
 )
 
 LATER = timedelta(minutes=5)
+LOOK = 0.05
 Strike = Callable[[int, str], None]
 
 
@@ -118,12 +120,19 @@ def graph_on(world: FileWorld) -> Graph:
 
 
 async def turn(directory: Path, life: int) -> None:
-    """Run the one turn of the thread from where it stands."""
+    """Run the one turn of the thread from where it stands, as soon as nobody else does."""
     async with SqliteTraceStore(directory / "log.db", clock=LaterClock(life)) as store:
-        thread = Thread("t-1", graph_on(FileWorld(directory / "world")), store, Runs())
+        runs = Runs(lease_ttl=1)
+        thread = Thread("t-1", graph_on(FileWorld(directory / "world")), store, runs)
         if not (await store.head("t-1")).position:
             await thread.submit(Input(payload="Hello"))
-        await thread.resume()
+        while True:
+            try:
+                await thread.resume()
+            except LeaseHeldError:
+                await asyncio.sleep(LOOK)
+            else:
+                return
 
 
 def forked(work: Callable[[], None]) -> int:
@@ -223,6 +232,8 @@ def kills(directory: Path, words: Sequence[str]) -> Iterator[dict[str, Any]]:
 def pauses(directory: Path, words: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Stop a process at a point, let another run the turn, and let the first go on.
 
+    The clock is the real one, and so is the second that the lease lasts.
+
     Args:
         directory: Where the runs keep their files.
         words: The names of the points.
@@ -233,7 +244,7 @@ def pauses(directory: Path, words: Sequence[str]) -> Iterator[dict[str, Any]]:
         first = forked(lived(place, 0, stopping(word)))
         _, status = os.waitpid(first, os.WUNTRACED)
         stopped = os.WIFSTOPPED(status)
-        _, second = os.waitpid(forked(lived(place, 1, spare)), 0)
+        _, second = os.waitpid(forked(lived(place, 0, spare)), 0)
         before = left_behind(place)
         if stopped:
             os.kill(first, signal.SIGCONT)
