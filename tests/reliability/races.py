@@ -36,7 +36,6 @@ from tests.reliability.graphs import Stage, asks, line, mailing, says, told
 from tests.reliability.rules import Story, log, open_intents
 
 TTL = 9.0
-STATES = {"waiting", "failed", "cancelled", "finished", "interrupted"}
 NAMES: dict[type, str] = {
     LeaseHeldError: "lease held elsewhere",
     LeaseLostError: "lease lost",
@@ -78,14 +77,17 @@ class Race:
 
     async def run(self, first: Work, second: Work) -> list[Any]:
         """Let both begin at once, and return what each came to."""
-        came = await raced(self.a.start(first), self.b.start(second))
-        self.story.seen += [NAMES[type(each)] for each in came if type(each) in NAMES]
-        return came
+        return await raced(self.a.start(first), self.b.start(second))
+
+    def lost(self, error: BaseException) -> None:
+        """Note what a caller was told."""
+        self.story.seen += [NAMES[type(error)]] * (type(error) in NAMES)
 
     def only(self, came: object, *allowed: type) -> bool:
         """Tell whether a caller lost, and note an error that no loser of this race may get."""
         if not isinstance(came, BaseException):
             return False
+        self.lost(came)
         if not isinstance(came, allowed):
             self.story.broken.append(f"a loser got {came!r}")
         return True

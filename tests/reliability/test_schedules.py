@@ -10,7 +10,7 @@ from tests.reliability.races import RACES
 from tests.reliability.report import LEDGER, SOAK
 from tests.reliability.rules import Story, as_calm, holds
 
-SEEDS = 60 * SOAK
+SEEDS = 120 * SOAK
 TWICE = 20
 BLOWS: tuple[FaultKind, ...] = ("crash", "freeze")
 FAILURES: tuple[FaultKind, ...] = ("refuse", "lost", "late", "disconnect", "slow", "busy")

@@ -19,7 +19,7 @@ from tests.reliability.graphs import EFFECT, EFFECTS, GRAPHS
 from tests.reliability.report import LEDGER, SOAK
 from tests.reliability.rules import Story, as_calm
 
-DEPTH_2 = 200 * SOAK
+DEPTH_2 = 300 * SOAK
 ONCE: Sequence[FaultKind] = ("refuse", "lost", "late", "disconnect", "slow", "busy", "full")
 
 each_graph = pytest.mark.parametrize("scenario", GRAPHS, ids=lambda scenario: scenario.name)

@@ -64,8 +64,10 @@ async def taken_over(race: Race) -> None:
     await race.b.call(resumed(race.thread(race.b)))
     before = await race.types()
     race.a.thaw()
-    with suppress(LeaseLostError):
+    try:
         await running
+    except LeaseLostError as error:
+        race.lost(error)
     race.must(await race.types() == before, "a process that lost its lease appended")
     race.must(before.count("effect_result") == 1, "the effect has not one result")
     race.must(max(race.sim.world.attempts.values()) == 1, "the act was begun twice")
