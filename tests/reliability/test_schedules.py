@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from pytest_soev.world import Fault, FaultKind, Outcome, Pct, Report, Scenario, SchedulePlan
+from pytest_soev.world import Fault, FaultKind, Mode, Outcome, Pct, Report, Scenario, SchedulePlan
+from tests.reliability.crowds import CROWDS, PATIENT
 from tests.reliability.graphs import GRAPHS
 from tests.reliability.races import RACES
 from tests.reliability.report import LEDGER, SOAK
@@ -52,3 +53,34 @@ def test_a_random_order_of_a_race_has_one_winner(scenario: Scenario[Story]) -> N
         report.add(scenario.run(None, Pct(seed)))
     LEDGER.ran("T3", "PCT", report)
     report.check()
+
+
+@pytest.mark.parametrize("mode", ["strict", "wild"])
+@pytest.mark.parametrize("scenario", CROWDS, ids=lambda scenario: scenario.name)
+def test_a_crowd_with_wrong_clocks_changes_nothing(scenario: Scenario[Story], mode: Mode) -> None:
+    """Three processes at once, a day apart, that freeze and die, leave the log of a calm run."""
+    calm = scenario.run()
+    report = Report(scenario, as_calm(calm))
+    for seed in range(SEEDS // 4):
+        faults = mishaps(seed, len(calm.points), len(calm.calls))
+        report.add(scenario.run(SchedulePlan((), faults, mode), Pct(seed)))
+    LEDGER.ran("T3", f"PCT, {mode}, three processes with wrong clocks, with blows", report)
+    report.check()
+
+
+def mishaps(seed: int, points: int, calls: int) -> tuple[Fault, ...]:
+    """Return two blows, shorter and longer than a lease, and a store call that fails."""
+    draw = random.Random(seed)
+    return (
+        Fault("freeze", draw.randint(1, points), seconds=draw.choice((5, 12, 20))),
+        Fault(draw.choice(BLOWS), draw.randint(1, points), seconds=12),
+        Fault(draw.choice(FAILURES), draw.randint(1, calls), seconds=draw.choice((1.3, 4, 11))),
+    )
+
+
+@pytest.mark.parametrize("at", range(1, 4))
+@pytest.mark.parametrize("point", ["store.renew.sent", "store.renew.answered"])
+def test_a_freeze_inside_a_renewal_is_no_fall_of_the_head(point: str, at: int) -> None:
+    """A head that a process learned before it was frozen is not held to what came later."""
+    plan = SchedulePlan(faults=(Fault("freeze", at, point, seconds=60),))
+    as_calm(PATIENT.run())(PATIENT.run(plan))

@@ -85,12 +85,21 @@ class Witness:
         if sum(thread == thread_id for thread, _ in places) > 1:
             self._breaks("I7", f"intent {data.get('intent')!r} has two results in {thread_id!r}")
 
-    def _saw_head(self, thread_id: str, head: Head) -> None:
+    def _tops(self, thread_id: str) -> dict[str, int]:
+        """Return how far the log of each life of a thread was seen.
+
+        A process may be frozen inside a call, so its head is held to what was seen before it.
+        """
+        return {
+            life: seen.top for (thread, life), seen in self._lives.items() if thread == thread_id
+        }
+
+    def _saw_head(self, thread_id: str, head: Head, before: dict[str, int]) -> None:
         if head.incarnation is None:
             return
-        life = self._life(thread_id, head.incarnation)
-        if head.position < life.top:
-            self._breaks("I1", f"the head of {thread_id!r} fell from {life.top} to {head.position}")
+        life, top = self._life(thread_id, head.incarnation), before.get(head.incarnation, 0)
+        if head.position < top:
+            self._breaks("I1", f"the head of {thread_id!r} fell from {top} to {head.position}")
         life.top = max(life.top, head.position)
 
     def _took(self, lease: Lease, request: str) -> None:
@@ -169,8 +178,9 @@ class Witness:
 
     async def read(self, thread_id: str, *, after: int = 0, limit: int | None = None) -> Page:
         """Read, and see whether it is a part of the one history."""
+        before = self._tops(thread_id)
         page = await self.store.read(thread_id, after=after, limit=limit)
-        self._saw_head(thread_id, page.head)
+        self._saw_head(thread_id, page.head, before)
         if page.head.incarnation is not None:
             self._saw(thread_id, self._life(thread_id, page.head.incarnation), page.entries)
         return page
@@ -183,8 +193,9 @@ class Witness:
 
     async def head(self, thread_id: str) -> Head:
         """Read the head, and see that it does not fall."""
+        before = self._tops(thread_id)
         head = await self.store.head(thread_id)
-        self._saw_head(thread_id, head)
+        self._saw_head(thread_id, head, before)
         return head
 
     async def wait(self, thread_id: str, *, after: Head, timeout: float) -> Head:
@@ -214,11 +225,11 @@ class Witness:
 
     async def renew(self, lease: Lease, ttl: float) -> tuple[Lease, Head]:
         """Renew a lease, and see that it is held."""
-        held = self._holds(lease)
+        held, before = self._holds(lease), self._tops(lease.thread_id)
         renewed, head = await self.store.renew(lease, ttl)
         if not held:
             self._breaks("I4", f"{lease!r} was renewed, and is held no more")
-        self._saw_head(lease.thread_id, head)
+        self._saw_head(lease.thread_id, head, before)
         return renewed, head
 
     async def release(self, lease: Lease) -> None:
