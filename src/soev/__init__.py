@@ -5,12 +5,14 @@ The packages below this one are the API: `soev.domain` (events, traces and ports
 Nothing is re-exported here, so `import soev` costs next to nothing.
 """
 
-from importlib.metadata import version as _installed_version
+import importlib
 
 
 def __getattr__(name: str) -> str:
     """Look up `__version__` in the installed package when it is asked for."""
     if name == "__version__":
-        return _installed_version("soev")
+        # Reading metadata takes longer than the rest of this package, so it is loaded by name here.
+        version: str = importlib.import_module("importlib.metadata").version("soev")
+        return version
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)

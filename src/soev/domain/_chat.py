@@ -21,7 +21,7 @@ JsonSchema = dict[str, JsonValue]
 class Usage(BaseModel):
     """The tokens of a model call, each a count or None where the provider did not say."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     input_tokens: int | None = None
     output_tokens: int | None = None

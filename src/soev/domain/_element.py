@@ -41,7 +41,9 @@ class Element(BaseModel):
         ref: The id of the whole that this element is a part of, or None.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", ser_json_inf_nan="constants", defer_build=True
+    )
 
     tag: ClassVar[str]
     former_tags: ClassVar[tuple[str, ...]] = ()

@@ -41,7 +41,9 @@ class Event(BaseModel):
         TypeError: A subclass declares a field of the envelope again.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", ser_json_inf_nan="constants", defer_build=True
+    )
 
     type: ClassVar[str]
     former_types: ClassVar[tuple[str, ...]] = ()
@@ -139,7 +141,7 @@ class Citation(BaseModel):
         invalid: The mark as written, when it named no source.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     at: int
     ids: tuple[str, ...] = ()

@@ -26,7 +26,9 @@ class ToolCall(BaseModel):
             `arguments` keeps what the model wrote.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", ser_json_inf_nan="constants", defer_build=True
+    )
 
     id: str
     name: str
