@@ -130,7 +130,7 @@ async def turn(directory: Path, life: int) -> None:
             try:
                 await thread.resume()
             except LeaseHeldError:
-                await asyncio.sleep(LOOK)
+                await store.wait("t-1", after=await store.head("t-1"), timeout=LOOK)
             else:
                 return
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import soev.domain._event as events
-from pytest_soev.world import ProcessStore, boundary
+from pytest_soev.world import ProcessStore, boundary, passed
 from soev.adapters import InMemoryTraceStore
 from soev.adapters import _memory as memory
 from soev.adapters import _rows as rows
@@ -225,7 +225,7 @@ def read_back_in_place_of_retry(patch: Patch) -> None:
             page = await work.store.read(work.thread_id, after=after.position)
             if page.entries:
                 return page.entries[: len(events)]
-            await asyncio.sleep(2)
+            await passed(2)
         raise AssertionError
 
     patch.setattr(journal.Journal, "_append", append)

@@ -105,7 +105,7 @@ def slow(stage: Stage) -> Graph:
     """Make a graph of a step that takes four times the time of a lease."""
 
     async def step(view: Trace) -> Sequence[Event]:
-        await asyncio.sleep(4 * TTL)
+        await passed(4 * TTL)
         return [ModelOutput(text="At last.")]
 
     return line(step=step)
