@@ -310,11 +310,6 @@ def recovery_does_not_wait(patch: Patch) -> None:
     patch.setattr(effecting.Effecting, "_quiet", quiet)
 
 
-def no_look_before_the_act(patch: Patch) -> None:
-    """The act begins whatever the run's deadline says, and the run goes on after it."""
-    no_deadline(patch)
-
-
 def no_deadline(patch: Patch) -> None:
     """A run trusts its lease for ever."""
     patch.setattr(holding.Holding, "past", property(lambda self: False))
