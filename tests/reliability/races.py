@@ -81,7 +81,8 @@ class Race:
 
     def lost(self, error: BaseException) -> None:
         """Note what a caller was told."""
-        self.story.seen += [NAMES[type(error)]] * (type(error) in NAMES)
+        if type(error) in NAMES:
+            self.story.seen.append(NAMES[type(error)])
 
     def only(self, came: object, *allowed: type) -> bool:
         """Tell whether a caller lost, and note an error that no loser of this race may get."""
