@@ -74,7 +74,7 @@ async def test_a_turn_ends_in_the_append_of_its_last_step() -> None:
         ("ModelOutput", "main", "b", 3, 1, "1.0"),
         ("Ended", "main", None, 4, 0, "1.0"),
     ]
-    assert store.calls == {"head": 1, "append": 3, "read": 3, "acquire": 1}
+    assert store.calls == {"head": 1, "append": 3, "read": 1, "acquire": 1}
 
 
 async def test_the_trace_of_a_run_is_the_trace_of_the_store() -> None:

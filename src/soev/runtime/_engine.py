@@ -63,11 +63,12 @@ class Run:
         work: The thread.
         runs: Gives the lease's owner and time, the clock and the ids.
         ledger: The log as far as it was read. It belongs to the run until the run ended.
+        turn: The position of the input that opened the turn.
     """
 
-    def __init__(self, work: Work, runs: Runs, ledger: Ledger) -> None:
+    def __init__(self, work: Work, runs: Runs, ledger: Ledger, turn: int | None) -> None:
         self._work, self._live = work, runs.live
-        self._journal = Journal(work, runs, ledger, self)
+        self._journal = Journal(work, runs, ledger, turn, self)
         self._effects = Effecting(work, self._journal, self, runs.ids)
         self._workers: set[asyncio.Task[None]] = set()
         self._streams: set[str] = set()
@@ -76,6 +77,11 @@ class Run:
         self._error: BaseException | None = None
         self._loop = asyncio.get_running_loop()
         self._yielded = self._loop.time()
+
+    @property
+    def begun(self) -> bool:
+        """Whether the turn was still the current one when the lease was taken."""
+        return self._journal.begun
 
     async def execute(self) -> None:
         """Run the turn until nothing is due, or until the run is stopped.

@@ -80,15 +80,18 @@ class Journal:
         work: The thread.
         runs: Gives the lease's owner and time, the clock and the ids.
         ledger: The log as far as it was read.
+        turn: The position of the input that opened the run's turn.
         crew: The run's workers.
     """
 
-    def __init__(self, work: Work, runs: Runs, ledger: Ledger, crew: Crew) -> None:
+    def __init__(
+        self, work: Work, runs: Runs, ledger: Ledger, turn: int | None, crew: Crew
+    ) -> None:
         self._work, self._ids, self.ledger, self._crew = work, runs.ids, ledger, crew
         self._lock = asyncio.Lock()
         self.hold = Holding(work.store, work.thread_id, runs, crew.fail, self._catch_up, self._lock)
-        self._turn = ledger.turn
-        self.over = self.sealed = False
+        self._turn = turn
+        self.over = self.sealed = self.begun = False
         loop = asyncio.get_running_loop()
         self.stopping: asyncio.Future[None] = loop.create_future()
         self.sealing: asyncio.Future[None] = loop.create_future()
@@ -117,7 +120,8 @@ class Journal:
         """
         await self.hold.take()
         await self._read()
-        if self.ledger.turn != self._turn:
+        self.begun = self.ledger.turn == self._turn
+        if not self.begun:
             self._crew.halt()
         return None if self.over else self.ledger.plan(self.ledger.position)
 
@@ -156,7 +160,7 @@ class Journal:
                     self.ledger.confirm(entries)
                     self.hold.position = self.ledger.position
                     if release:
-                        self.hold.given_back()
+                        self._given_back()
                     return plan
             return None if self.over else self.ledger.plan()
 
@@ -191,9 +195,13 @@ class Journal:
                 except PositionConflictError:
                     await self._read_on()
                 else:
-                    self.hold.given_back()
+                    self._given_back()
                     break
         return None
+
+    def _given_back(self) -> None:
+        self.hold.given_back()
+        self.ledger.at_rest = True
 
     async def _append(
         self, events: Sequence[StoredEvent], *, release: bool

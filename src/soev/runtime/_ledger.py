@@ -56,6 +56,9 @@ class Ledger:
         thread_id: The thread.
         graph: The graph of its current turn.
         types: The classes to read its events into.
+
+    Attributes:
+        at_rest: Whether nothing was in the store but what was read, when the lease was given back.
     """
 
     def __init__(self, thread_id: str, graph: Graph, types: EventTypes) -> None:
@@ -65,6 +68,7 @@ class Ledger:
         self.incarnation: str | None = None
         self.turn: int | None = None
         self.closed = 0
+        self.at_rest = False
         self._seqs: dict[str, int] = {}
         self._proposed: list[Event] = []
 
@@ -100,6 +104,7 @@ class Ledger:
             StoreRewoundError: The store lost events that were read before.
         """
         self.retract()
+        self.at_rest = False
         async for entries, head in pages(store, self.thread_id, after=self.position):
             self._check(head)
             for entry in entries:

@@ -94,6 +94,7 @@ class Thread:
         self._graph, self._store, self._runs = graph, store, runs
         self._agent, self._accept, self._types = agent, accept, event_types
         self._version, self._ids, self._turn = version, ids or runs.ids, turn
+        self._fresh: int | None = None
         self._writer = Writer(thread_id, store, event_types, version, self._ids, runs.clock)
 
     # --- taking inputs ---
@@ -158,6 +159,7 @@ class Thread:
             raise UnknownThreadError(self.id)
 
     def _opened(self, position: int) -> None:
+        self._fresh = position
         if self._turn != EVERY_TURN:
             self._turn = position
 
@@ -196,7 +198,7 @@ class Thread:
             LeaseLostError: The lease went to another process meanwhile.
             GraphMismatchError: The graph does not fit the log.
         """
-        return await run_turn(self._work(), self._runs, self._check_turn)
+        return await run_turn(self._work(), self._runs, self._check_turn, self._begun())
 
     def _work(self) -> Work:
         if self._graph is None:
@@ -205,6 +207,11 @@ class Thread:
                 "`resuming=True`, or with the `input` that comes next."
             )
         return Work(self.id, self._graph, self._store, self._types, self._version, self._agent)
+
+    def _begun(self) -> int | None:
+        """Return the position of an input of this handle that nothing was run for, only once."""
+        fresh, self._fresh = self._fresh, None
+        return fresh
 
     def _check_turn(self, turn: int | None) -> None:
         if self._turn not in {EVERY_TURN, turn}:
@@ -225,7 +232,7 @@ class Thread:
         """
         work = self._work()
         reader = self._reader((await self._store.head(self.id)).position)
-        async with running_turn(work, self._runs, self._check_turn) as run:
+        async with running_turn(work, self._runs, self._check_turn, self._begun()) as run:
             async for entry in while_running(reader, run):
                 yield entry
 
@@ -242,7 +249,7 @@ class Thread:
         work = self._work()
         with self._runs.live.listening(self.id) as listener:
             reader = self._reader((await self._store.head(self.id)).position)
-            async with running_turn(work, self._runs, self._check_turn) as run:
+            async with running_turn(work, self._runs, self._check_turn, self._begun()) as run:
                 async for each in while_heard(reader, run, listener):
                     yield each
 
