@@ -140,7 +140,7 @@ def test_stored_bytes_in_postgres(figures: Figures) -> None:
 
 def test_many_threads_in_postgres(figures: Figures) -> None:
     """Threads a second when 64 run at once, and as many plain inserts on as many connections."""
-    schema, threads, appends = postgres.made_schema(), 500, 5
+    schema, threads, appends = postgres.made_schema(), 500, 4
 
     async def run() -> tuple[float, list[StoredEvent]]:
         async with postgres.open_store(schema, connections=CONNECTIONS) as store:

@@ -152,7 +152,7 @@ def test_many_threads_in_sqlite(figures: Figures, tmp_path: Path) -> None:
         "1,200",
         "600",
     )
-    appends = 5
+    appends = 4
     figures.ratio(
         "the same, seconds a thread to as many plain commits",
         spent / 1_000 / (plain * appends),

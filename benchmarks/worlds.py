@@ -64,7 +64,7 @@ def bare_graph(events: int, pace: Pace) -> Graph:
     graph.add_node("model", model)
     graph.add_node("tools", tools)
     graph.set_entry_point("model")
-    graph.add_edge("model", "tools")
+    graph.add_conditional_edge("model", lambda view: "tools" if len(view) < events else None)
     graph.add_conditional_edge("tools", lambda view: "model" if len(view) < events else None)
     graph.set_budget(Budget(cap=events, resume_at="model", tolerance=1))
     return graph
