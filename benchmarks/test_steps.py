@@ -7,6 +7,7 @@ import gc
 import json
 import sqlite3
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -78,34 +79,60 @@ async def in_sqlite(path: Path, graph: Graph) -> list[LogEntry[StoredEvent]]:
         return list(page.entries)
 
 
-def raw_appends(path: Path, rows: list[StoredEvent]) -> float:
-    """Return the median seconds that plain sqlite3 takes to append and commit one of the texts."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("CREATE TABLE log (position INTEGER PRIMARY KEY, data TEXT)")
-    samples = []
-    for row in rows:
+class RawLog:
+    """Plain sqlite3 that appends and commits texts, one at a time.
+
+    Args:
+        path: The file.
+        rows: The texts, again and again.
+    """
+
+    def __init__(self, path: Path, rows: list[StoredEvent]) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection.execute("CREATE TABLE log (position INTEGER PRIMARY KEY, data TEXT)")
+        self._rows = cycle(rows)
+
+    def append(self) -> float:
+        """Append the next text, and return the seconds."""
+        text = next(self._rows).data
         begin = perf_counter()
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("INSERT INTO log (data) VALUES (?)", (row.data,))
-        connection.execute("COMMIT")
-        samples.append(perf_counter() - begin)
-    connection.close()
-    return median(samples)
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.execute("INSERT INTO log (data) VALUES (?)", (text,))
+        self._connection.execute("COMMIT")
+        return perf_counter() - begin
+
+
+class Beside(Pace):
+    """Lets a plain append take its turn at each step, and counts its time as none."""
+
+    def __init__(self, log: RawLog) -> None:
+        super().__init__()
+        self._log, self._spent = log, 0.0
+        self.floors: list[float] = []
+
+    def tick(self) -> None:
+        """Note a moment, then append."""
+        self.moments.append(perf_counter() - self._spent)
+        begin = perf_counter()
+        self.floors.append(self._log.append())
+        self._spent += perf_counter() - begin
 
 
 def test_step_in_sqlite(benchmark: BenchmarkFixture, figures: Figures, tmp_path: Path) -> None:
-    """A step at `synchronous=FULL` beside a plain append and commit of the same bytes."""
+    """A step at `synchronous=FULL` beside plain appends and commits of the same bytes, in turns."""
+    entries = asyncio.run(in_sqlite(tmp_path / "first.db", bare_graph(400, Pace())))
+    rows = [entry.event for entry in entries[2:]]
     steps, floors = [], []
     numbers = iter(range(1_000))
 
     def run() -> None:
-        number, pace = next(numbers), Pace()
-        entries = asyncio.run(in_sqlite(tmp_path / f"{number}.db", bare_graph(400, pace)))
-        rows = [entry.event for entry in entries[2:]]
+        number = next(numbers)
+        pace = Beside(RawLog(tmp_path / f"{number}.raw", rows))
+        asyncio.run(in_sqlite(tmp_path / f"{number}.db", bare_graph(400, pace)))
         steps.append(pace.last_steps(400))
-        floors.append(raw_appends(tmp_path / f"{number}.raw", rows))
+        floors.append(median(pace.floors))
 
     benchmark.pedantic(run, rounds=15)
     ratio = median(step / base for step, base in zip(steps, floors, strict=True))
@@ -145,7 +172,8 @@ def test_many_threads_in_sqlite(figures: Figures, tmp_path: Path) -> None:
             return spent, [entry.event for entry in page.entries]
 
     spent, rows = asyncio.run(run())
-    plain = raw_appends(tmp_path / "many.raw", rows * 100)
+    log = RawLog(tmp_path / "many.raw", rows)
+    plain = median(log.append() for _ in range(500))
     figures.add(
         "1,000 threads, 64 at a time, SQLite FULL",
         f"{1_000 / spent:,.0f} threads/s",
