@@ -135,11 +135,14 @@ class Local:
         Raises:
             Broken: There is none before the deadline.
         """
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._free.acquire()
-        except TimeoutError:
-            raise Broken(f"all {self._size} connections were busy") from None
+        if self._free.locked():
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._free.acquire()
+            except TimeoutError:
+                raise Broken(f"all {self._size} connections were busy") from None
+        else:
+            await self._free.acquire()
         try:
             while self._idle:
                 connection = self._idle.pop()

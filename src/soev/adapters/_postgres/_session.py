@@ -89,4 +89,6 @@ class Session:
 
 
 async def _rows(cursor: AsyncCursor[tuple[Any, ...]]) -> Rows:
-    return await cursor.fetchall() if cursor.description else []
+    # `description` would tell too, after making an object for each column.
+    result = cursor.pgresult
+    return await cursor.fetchall() if result is not None and result.nfields else []
