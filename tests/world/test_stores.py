@@ -1,6 +1,8 @@
 """The store of a simulated process fails as it is told, and the witness sees broken rules."""
 
 import asyncio
+import gc
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +14,7 @@ from soev.domain import (
     Clock,
     Head,
     Lease,
+    LeaseLostError,
     LogEntry,
     OutcomeUnknownError,
     PositionConflictError,
@@ -21,13 +24,19 @@ from soev.domain import (
 )
 
 EVENT = StoredEvent("input", '{"payload":"x"}')
+INPUT = StoredEvent("input", '{"answers":null,"elements":[],"model":null,"payload":"x"}')
 Entry = LogEntry[StoredEvent]
 
 
-async def append(sim: Simulation, after: Head = Head(), batch: str = "b") -> Sequence[Entry]:  # noqa: B008  # frozen
+async def append(
+    sim: Simulation,
+    after: Head = Head(),  # noqa: B008  # frozen
+    batch: str = "b",
+    event: StoredEvent = EVENT,
+) -> Sequence[Entry]:
     """Append one event in process a."""
     process = sim.process("a")
-    return await process.call(process.store.append("t-1", [EVENT], after=after, batch=batch))
+    return await process.call(process.store.append("t-1", [event], after=after, batch=batch))
 
 
 async def position(sim: Simulation) -> int:
@@ -250,3 +259,44 @@ def test_the_store_clock_can_be_set() -> None:
         return times
 
     assert Simulation().run(scenario).result() == [5, 15, -5]
+
+
+def test_the_witness_does_not_take_a_new_life_for_an_old_one() -> None:
+    """A call of an earlier life comes between the first rows of a new one and its first read."""
+    sim = Simulation()
+
+    async def scenario(sim: Simulation) -> None:
+        await append(sim)
+        store = sim.process("a").store
+        old = await store.acquire("t-1", "a", 3, request="r-1")
+        await store.delete("t-1")
+        await append(sim, batch="c", event=StoredEvent("ended", "{}"))
+        with pytest.raises(LeaseLostError):
+            await store.renew(old, 3)
+
+    sim.run(scenario).result()
+
+
+def test_a_wait_is_taken_down_with_its_schedule() -> None:
+    """A generator that waits for a thread when the schedule ends complains of nothing."""
+    sim = Simulation()
+
+    async def follow(sim: Simulation) -> None:
+        async for _ in sim.process("a").thread("t-1", None).watch():
+            pass
+
+    async def scenario(sim: Simulation) -> None:
+        await append(sim, event=INPUT)
+        sim.process("a").start(follow(sim))
+        await passed(1)
+
+    heard: list[object] = []
+    hook, sys.unraisablehook = sys.unraisablehook, heard.append
+    try:
+        left = sim.run(scenario).left
+        del sim
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+    assert left == ("a",)
+    assert not heard

@@ -113,7 +113,9 @@ class ProcessStore:
         try:
             return await work()
         finally:
-            current_life.reset(token)
+            # Taken down with its loop, a call ends in another context than it began in.
+            if not self._loop.is_closed():
+                current_life.reset(token)
 
     async def append(
         self,

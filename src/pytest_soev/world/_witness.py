@@ -56,10 +56,11 @@ class Witness:
     # --- what was seen ---
 
     def _life(self, thread_id: str, incarnation: str) -> _Life:
-        life = self._lives.setdefault((thread_id, incarnation), _Life())
-        born = self._newborn.pop(thread_id, None)
-        if born is not None:
-            self._saw(thread_id, life, born)
+        life = self._lives.get((thread_id, incarnation))
+        if life is None:
+            life = self._lives[thread_id, incarnation] = _Life()
+            # A life that is known already may be an earlier one: the rows are not that one's.
+            self._saw(thread_id, life, self._newborn.pop(thread_id, ()))
         return life
 
     def _saw(self, thread_id: str, life: _Life, entries: Iterable[Entry]) -> None:
