@@ -1,6 +1,7 @@
 """Threads: inputs, status, cancel, fork and delete."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -16,20 +17,23 @@ from soev.domain import (
     Input,
     JsonSchema,
     JsonValue,
+    LogEntry,
     ModelOutput,
     Opened,
     PositionOutOfRangeError,
     Request,
+    StoredEvent,
     ThreadExistsError,
     TransientError,
     UnknownThreadError,
     stamped,
 )
-from soev.runtime._codec import encode
+from soev.runtime._codec import CORE_EVENT_TYPES, encode
 from soev.runtime._errors import InputDeniedError, NothingToCancelError, ThreadActiveError
 from soev.runtime._graph import Budget
 from soev.runtime._runs import Runs
 from soev.runtime._thread import Thread
+from soev.runtime._turn import opening_input
 from tests.runtime.world import (
     HELLO,
     CountedIds,
@@ -479,3 +483,33 @@ async def test_a_transient_failure_is_tried_again() -> None:
     assert names(await thread.send(HELLO)) == ["Input", "Failure"]
     assert (await thread.status()).state == "failed"
     assert names(await thread.resume()) == ["Input", "Failure", "fine", "Ended"]
+
+
+class Counted(InMemoryTraceStore):
+    """A store that knows how many of its backward readings are still open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open, self.begun = 0, 0
+
+    async def read_back(
+        self, thread_id: str, *, before: Head
+    ) -> AsyncIterator[LogEntry[StoredEvent]]:
+        """Count a reading from its first entry to its end."""
+        self.open, self.begun = self.open + 1, self.begun + 1
+        try:
+            async for entry in super().read_back(thread_id, before=before):
+                yield entry
+        finally:
+            self.open -= 1
+
+
+async def test_reading_a_turn_back_leaves_nothing_open() -> None:
+    """A log that is read back only as far as the turn's input is let go of at once."""
+    store = Counted()
+    thread = thread_of(line(a=says("one")), store)
+    await thread.send(HELLO)
+    await thread.send(HELLO)
+    await thread.status()
+    await opening_input(store, thread.id, CORE_EVENT_TYPES)
+    assert (store.begun, store.open) == (3, 0)

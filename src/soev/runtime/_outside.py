@@ -22,6 +22,7 @@ from soev.domain import (
     UnknownThreadError,
     stamped,
 )
+from soev.runtime._closing import closing
 from soev.runtime._codec import EventTypes, entry_of
 from soev.runtime._errors import InputDeniedError
 from soev.runtime._holding import pause
@@ -100,11 +101,12 @@ async def turn_snapshot(store: TraceStore, thread_id: str, types: EventTypes) ->
             return TurnSnapshot(head, ())
         entries: list[LogEntry[Event]] = []
         try:
-            async for stored in store.read_back(thread_id, before=head):
-                entries.append(entry_of(types, thread_id, stored))
-                event = entries[-1].event
-                if event.stream == ROOT_STREAM and opens_turn(event):
-                    return TurnSnapshot(head, tuple(reversed(entries)))
+            async with closing(store.read_back(thread_id, before=head)) as stream:
+                async for stored in stream:
+                    entries.append(entry_of(types, thread_id, stored))
+                    event = entries[-1].event
+                    if event.stream == ROOT_STREAM and opens_turn(event):
+                        return TurnSnapshot(head, tuple(reversed(entries)))
         except UnknownThreadError:
             # Deleted between the two reads: the head tells what is there now.
             continue

@@ -23,6 +23,7 @@ from soev.domain import (
 )
 from soev.runtime._calls import KnownCalls
 from soev.runtime._citations import CitationReader, read_citations
+from soev.runtime._closing import closing
 from soev.runtime._context import ContextBuilder, ModelContext
 from soev.runtime._growing import Growing
 from soev.runtime._numbering import Numbering
@@ -109,8 +110,7 @@ class LlmStep:
         if context.citations is not None:
             reader = CitationReader(context.citations, context.numbering)
         reply: ChatReply | None = None
-        stream = self.model.stream(context.request)
-        try:
+        async with closing(self.model.stream(context.request)) as stream:
             async for item in stream:
                 if isinstance(item, ChatReply):
                     reply = item
@@ -118,10 +118,6 @@ class LlmStep:
                     text = item.text if reader is None else reader.feed(item.text)
                     if text or item.reasoning:
                         site.on_delta(ChatDelta(text, item.reasoning))
-        finally:
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
         if reply is None:
             raise ValueError(
                 f"The stream of model {context.model!r} ended without a `ChatReply`. "

@@ -26,6 +26,7 @@ from soev.domain import (
     TraceStore,
     parse_stream,
 )
+from soev.runtime._closing import closing
 
 ThreadState = Literal["running", "waiting", "failed", "interrupted", "cancelled", "finished"]
 
@@ -86,12 +87,13 @@ async def opening_input(store: TraceStore, thread_id: str, types: Decoder) -> In
         UnknownThreadError: There is no such thread.
     """
     before = await store.head(thread_id)
-    async for entry in store.read_back(thread_id, before=before):
-        stored = entry.event
-        if stored.stream == ROOT_STREAM and stored.type == Input.type:
-            event = types.decode(stored)
-            if opens_turn(event):
-                return event
+    async with closing(store.read_back(thread_id, before=before)) as entries:
+        async for entry in entries:
+            stored = entry.event
+            if stored.stream == ROOT_STREAM and stored.type == Input.type:
+                event = types.decode(stored)
+                if opens_turn(event):
+                    return event
     return None
 
 
