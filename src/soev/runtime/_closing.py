@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class closing(Generic[T]):  # noqa: N801  # named as contextlib names its own
+class closing(Generic[T]):  # named as contextlib names its own
     """Close a stream when it is left, where it can be closed, as a generator can.
 
     Left alone it would hold what it reads from until the event loop finds it. `aclosing` of the
