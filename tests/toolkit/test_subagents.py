@@ -22,7 +22,7 @@ from soev.domain import (
     TransientError,
 )
 from soev.runtime import Budget, Graph, InputDeniedError, replay, retrace, tool
-from soev.toolkit import ReActAgent, ReActConfig, SubAgents, check_with
+from soev.toolkit import ReActAgent, ReActConfig, StructuredOutput, SubAgents, check_with
 from tests.toolkit.deeds import Bank, Row, Shop, kinds, refund, results
 
 pytestmark = pytest.mark.anyio
@@ -67,6 +67,48 @@ async def test_a_call_starts_an_agent_and_its_last_text_is_the_result() -> None:
     assert own(trace, "main")[3:] == ["ToolOutput", "Done.", "Ended"]
     assert [each.text for each in shop.model.requests[1].messages[-2:]] == ["", "Tea is a plant."]
     assert shop.model.requests[0].tools[0].description == "What to look into."
+
+
+class Finding(BaseModel):
+    """What was found out."""
+
+    fact: str
+    sure: bool = False
+
+
+@pytest.mark.parametrize(
+    ("steps", "handed_back"),
+    [
+        ((call("answer", fact="It is a plant."),), '{"fact":"It is a plant.","sure":false}'),
+        (
+            (call("answer", sure="?"), call("answer", fact="A", sure=True)),
+            '{"fact":"A","sure":true}',
+        ),
+        ((say('{"fact":"B"}'),), '{"fact":"B","sure":false}'),
+        ((say("It is a plant."),), "error: The agent ended without an answer."),
+    ],
+)
+async def test_an_answer_in_a_form_is_handed_back_as_json(
+    steps: tuple[ScriptStep, ...], handed_back: str
+) -> None:
+    """The parent reads the fields of the answer that fits, or that there is none."""
+    agent = helper(*steps, output=StructuredOutput(Finding))
+    shop = Shop(call("study", topic="tea"), say("Done."), subagents={"study": agent})
+    assert results(await shop.say())[-1] == handed_back
+
+
+async def test_an_agent_of_ones_own_says_what_its_answer_is() -> None:
+    """An agent with a method `answer` is asked for it with the task's view."""
+
+    class Shouting(ReActAgent):
+        """An agent that hands back in capitals."""
+
+        def answer(self, view: Trace) -> str | None:
+            return f"{view.stream}: {(super().answer(view) or '').upper()}"
+
+    agent = Shouting(helper(say("tea.")).config)
+    shop = Shop(call("study", topic="tea"), say("Done."), subagents={"study": agent})
+    assert results(await shop.say()) == [f"{TASK}: TEA."]
 
 
 async def test_calls_of_one_tool_run_side_by_side() -> None:

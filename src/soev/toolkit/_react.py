@@ -9,7 +9,16 @@ from typing import Any, Final
 
 from pydantic import BaseModel, RootModel
 
-from soev.domain import ChatModel, Element, Event, JsonValue, ModelOutput, NodeName, Trace
+from soev.domain import (
+    ChatModel,
+    Element,
+    Event,
+    JsonValue,
+    ModelOutput,
+    NodeName,
+    Trace,
+    canonical_json,
+)
 from soev.runtime import Agent, Budget, CitationStrategy, Graph, LlmStep, Tool, ToolStep
 from soev.toolkit._approvals import Approval, ApprovalStep
 from soev.toolkit._compaction import Compacting, CompactStep
@@ -205,6 +214,22 @@ class ReActAgent:
             graph.add_conditional_edge(COMPACT, routes.after_summary)
         graph.set_budget(config.budget)
         return graph
+
+    def answer(self, view: Trace) -> str | None:
+        """Return the answer of the current turn, None when it has none.
+
+        Args:
+            view: The thread's trace, or the view of the task that the agent works on.
+
+        Returns:
+            With `output` the canonical JSON of the answer that fits, else the last output's text.
+        """
+        form = self.config.output
+        if form is not None:
+            given = form.read(view)
+            return None if given is None else canonical_json(given.model_dump(mode="json"))
+        output = view.latest(ModelOutput)
+        return None if output is None else output.text
 
     def __repr__(self) -> str:
         return f"ReActAgent(model={self.config.model.name!r})"

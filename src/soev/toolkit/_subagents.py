@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -30,8 +30,9 @@ class SubAgents:
     """A Delegation whose tasks are the calls of one tool, each answered by an agent of its own.
 
     The agent's `input` is the tool's arguments; one that is no object, as a plain text, is the
-    tool's one argument `input`. The text of the agent's last output is the call's result. Calls of
-    one output run side by side. A call that the agent refuses has an error as its result.
+    tool's one argument `input`. The call's result is what the agent's `answer(view)` makes of the
+    task's view, if it has that method, else the text of its last output. Calls of one output run
+    side by side. A call that the agent refuses has an error as its result.
 
     What a model reads about the tool is the agent's `description`, if it has one, else the
     docstring of its input class.
@@ -87,7 +88,7 @@ class SubAgents:
         return self.agent.build(self.resources, turn, task.model)
 
     def hand_back(self, child: Trace, /) -> list[Event]:
-        """Return the text of the agent's last output as the result of the call.
+        """Return the agent's answer as the result of the call.
 
         Args:
             child: The task's view.
@@ -102,11 +103,10 @@ class SubAgents:
                 f"The stream {child.stream!r} is no task of the tool {self.name!r}. Ask for "
                 "`hand_offs` of its parent first."
             )
-        output = child.latest(ModelOutput)
-        call = calls[place.index - 1]
-        if output is None or not output.text:
+        call, text = calls[place.index - 1], _answer(self.agent, child)
+        if not text:
             return [ToolOutput(call_id=call, error=NO_ANSWER)]
-        return [ToolOutput(call_id=call, text=output.text)]
+        return [ToolOutput(call_id=call, text=text)]
 
     def _handed(self, due: DueCall, parent: Trace) -> Event:
         """Return the head of a call's task, or the error that answers the call."""
@@ -120,6 +120,14 @@ class SubAgents:
         except InputDeniedError as denied:
             return ToolOutput(call_id=due.call.id, error=str(denied))
         return head
+
+
+def _answer(agent: Agent[Any, Any], view: Trace) -> str | None:
+    read: Callable[[Trace], str | None] | None = getattr(agent, "answer", None)
+    if read is not None:
+        return read(view)
+    output = view.latest(ModelOutput)
+    return None if output is None else output.text
 
 
 def _description(name: str, agent: Agent[Any, Any]) -> str:
