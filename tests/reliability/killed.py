@@ -1,56 +1,43 @@
-"""A program that runs a turn in processes of its own, and kills or stops them at named points.
+"""A program that plays scenario graphs in processes of its own, and kills or stops them.
 
-It is started as `python -m tests.reliability.killed MODE DIRECTORY [WORD...]` and prints one line
-of JSON for each run. The world is a file with a line for each act, so it outlives every process.
+It is started as `python -m tests.reliability.killed MODE DIRECTORY GRAPH [WORD...]`, where GRAPH is
+a place in `GRAPHS`, and prints one line of JSON for each run. The world is a file with a line for
+each act, so it outlives every process.
 """
 
 import asyncio
 import json
 import os
-import re
 import signal
+import sqlite3
 import sys
-from collections import Counter
+import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+from pytest_soev.world import Scenario, World
 from soev.adapters import SqliteTraceStore
-from soev.domain import (
-    EffectIntent,
-    EffectResult,
-    Event,
-    Input,
-    LeaseHeldError,
-    LeaseLostError,
-    ModelOutput,
-    Trace,
-    fault_plan,
-    reached,
-)
-from soev.runtime import (
-    EffectCancellation,
-    Effector,
-    EffectRecovery,
-    Graph,
-    Runs,
-    Thread,
-    abandon,
-)
+from soev.domain import EffectIntent, JsonValue, fault_plan
+from soev.runtime._system import SystemClock
+from tests.reliability.graphs import GRAPHS
+from tests.reliability.real import Reality
+from tests.reliability.rules import Story
 
 LATER = timedelta(minutes=5)
-LOOK = 0.05
 Strike = Callable[[int, str], None]
+Outcome = dict[str, Any]
 
 
 class LaterClock:
-    """This machine's clock as it will be when every lease of an earlier process is over."""
+    """This machine's clock as it will be when the leases of so many lives are over."""
 
-    def __init__(self, life: int) -> None:
-        from soev.runtime._system import SystemClock  # noqa: PLC0415  # after the fork
-
-        self._clock, self._ahead = SystemClock(), life * LATER
+    def __init__(self, lives: int) -> None:
+        self._clock, self._ahead = SystemClock(), lives * LATER
 
     def now(self) -> datetime:
         return self._clock.now() + self._ahead
@@ -59,80 +46,69 @@ class LaterClock:
         return self._clock.monotonic()
 
 
-class FileWorld:
+class FiledWorld(World):
     """A world in a file: each act is a line with the intent's id, on the disk at once."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._path = path
+        self.look()
 
-    def act(self, intent: EffectIntent) -> None:
-        """Change the world."""
+    def look(self) -> None:
+        """Count what is in the file."""
+        self.acts.clear()
+        if self._path.exists():
+            self.acts.update(self._path.read_text(encoding="utf-8").split())
+
+    def act(self, intent: EffectIntent) -> JsonValue:
+        said = super().act(intent)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(f"{intent.id}\n")
             file.flush()
             os.fsync(file.fileno())
+        return said
 
-    def acts(self) -> Counter[str]:
-        """Return how often each intent was acted on."""
-        text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
-        return Counter(text.split())
-
-    async def perform(self, intent: EffectIntent) -> EffectResult:
-        reached("world.sending")
-        self.act(intent)
-        reached("world.changed")
-        return EffectResult(output="sent")
+    def asked(self, intent_id: str) -> bool | None:
+        self.look()
+        return super().asked(intent_id)
 
 
-class Mail:
-    """An effect whose recovery asks the world."""
+@dataclass(frozen=True)
+class Place:
+    """Where a run keeps its files, and what it plays.
 
-    def __init__(self, world: FileWorld) -> None:
-        self.effector: Effector = world
-        self.recovery: EffectRecovery = self._ask
-        self.cancellation: EffectCancellation = abandon
-        self._world = world
+    Args:
+        scenario: The scenario.
+        directory: The directory.
+        lease_ttl: The seconds that a lease lasts.
+    """
 
-    def intend(self, trace: Trace) -> EffectIntent:
-        return EffectIntent(kind="mail", args={"to": "ann"})
+    scenario: Scenario[Story]
+    directory: Path
+    lease_ttl: float = 30.0
 
-    async def _ask(self, trace: Trace, intent: EffectIntent, effector: Effector) -> Sequence[Event]:
-        if self._world.acts()[str(intent.id)]:
-            return [EffectResult(output="sent")]
-        return [await effector.perform(intent)]
+    async def played(self, life: int, lives_ago: int) -> None:
+        """Play the scenario from where its log stands.
 
+        Args:
+            life: Which process this is, from 1.
+            lives_ago: After how many leases the clock of this one begins.
+        """
+        world = FiledWorld(self.directory / "world")
+        clock = LaterClock(lives_ago)
+        async with SqliteTraceStore(self.directory / "log.db", clock=clock) as store:
+            here = Reality(store, world, life=life, lease_ttl=self.lease_ttl, alone=False)
+            await here.play(self.scenario)
 
-async def speaks(view: Trace) -> Sequence[Event]:
-    """Say the same each time."""
-    return [ModelOutput(text="Done.")]
+    def left_behind(self) -> Outcome:
+        """Return what is in the log and in the world, and the rules that are broken."""
 
+        async def read() -> Story:
+            async with SqliteTraceStore(self.directory / "log.db") as store:
+                return await Reality(store, FiledWorld(self.directory / "world")).told("t-1", "t-2")
 
-def graph_on(world: FileWorld) -> Graph:
-    """Make a graph of a step, an effect and a step."""
-    graph = Graph()
-    graph.add_node("model", speaks)
-    graph.add_node("mail", Mail(world))
-    graph.add_node("end", speaks)
-    graph.add_edge("model", "mail")
-    graph.add_edge("mail", "end")
-    graph.set_entry_point("model")
-    return graph
-
-
-async def turn(directory: Path, life: int) -> None:
-    """Run the one turn of the thread from where it stands, as soon as nobody else does."""
-    async with SqliteTraceStore(directory / "log.db", clock=LaterClock(life)) as store:
-        runs = Runs(lease_ttl=1)
-        thread = Thread("t-1", graph_on(FileWorld(directory / "world")), store, runs)
-        if not (await store.head("t-1")).position:
-            await thread.submit(Input(payload="Hello"))
-        while True:
-            try:
-                await thread.resume()
-            except LeaseHeldError:
-                await store.wait("t-1", after=await store.head("t-1"), timeout=LOOK)
-            else:
-                return
+        story = asyncio.run(read())
+        return {"log": story.log, "acts": story.acts, "broken": story.broken}
 
 
 def forked(work: Callable[[], None]) -> int:
@@ -144,27 +120,27 @@ def forked(work: Callable[[], None]) -> int:
     try:
         work()
         code = 0
-    except LeaseLostError:
-        code = 3
+    except BaseException:  # noqa: BLE001  # nobody else would ever see it
+        traceback.print_exc()
     finally:
         os._exit(code)
 
 
-def lived(directory: Path, life: int, strike: Strike) -> Callable[[], None]:
-    """Return the life of one process, which is struck at its named points."""
+def ended(process: int) -> int:
+    """Wait for a process, and return its exit code, negative for the signal that killed it."""
+    _, status = os.waitpid(process, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def lived(place: Place, strike: Strike, life: int, lives_ago: int) -> int:
+    """Start the life of one process, which is struck at its named points."""
 
     def work() -> None:
-        passed = 0
+        numbers = count(1)
+        fault_plan.set(lambda point: strike(next(numbers), point))
+        asyncio.run(place.played(life, lives_ago))
 
-        def note(point: str) -> None:
-            nonlocal passed
-            passed += 1
-            strike(passed, point)
-
-        fault_plan.set(note)
-        asyncio.run(turn(directory, life))
-
-    return work
+    return forked(work)
 
 
 def killing(at: int) -> Strike:
@@ -195,75 +171,116 @@ def spare(number: int, point: str) -> None:
     """Let the process go on."""
 
 
-def left_behind(directory: Path) -> dict[str, Any]:
-    """Return what is in the log, without ids, and what was done to the world."""
-
-    async def read() -> list[str]:
-        async with SqliteTraceStore(directory / "log.db") as store:
-            return [entry.event.data for entry in (await store.read("t-1")).entries]
-
-    events = [re.sub(r"\"[0-9a-f]{32}\"", '"ID"', data) for data in asyncio.run(read())]
-    acts = FileWorld(directory / "world").acts()
-    return {"log": events, "acts": sorted(acts.values())}
-
-
-def kills(directory: Path, words: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Kill a process at each point of a word (`3` or `3,5` for two in a row), then run to the end.
+def kills(scenario: Scenario[Story], directory: Path, words: Sequence[str]) -> Iterator[Outcome]:
+    """Kill processes at named points, then run to the end.
 
     Args:
+        scenario: What they play.
         directory: Where the runs keep their files.
-        words: What to run; nothing runs each point once until a process survives it.
+        words: `3` for the third point, `3,5` for two processes in a row, `3,*` for every point of
+            the second until it survives. Nothing is `*`.
     """
-    plans = [[int(at) for at in word.split(",")] for word in words]
-    numbers = iter(plans) if plans else ([at] for at in range(1, 10_000))
-    for number, plan in enumerate(numbers):
-        place = directory / str(number)
-        place.mkdir()
-        died = 0
-        for life, at in enumerate(plan):
-            _, status = os.waitpid(forked(lived(place, life, killing(at))), 0)
-            died += os.WIFSIGNALED(status)
-        _, status = os.waitpid(forked(lived(place, len(plan), spare)), 0)
-        yield {"plan": plan, "died": died, "code": os.WEXITSTATUS(status), **left_behind(place)}
-        if not plans and not died:
-            return
+    for word in words or ["*"]:
+        *first, last = word.split(",")
+        plans = ([*first, str(at)] for at in count(1)) if last == "*" else iter([[*first, last]])
+        for plan in plans:
+            outcome = killed(scenario, directory, [int(at) for at in plan])
+            yield outcome
+            if outcome["died"] < len(plan):
+                break
 
 
-def pauses(directory: Path, words: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Stop a process at a point, let another run the turn, and let the first go on.
+def killed(scenario: Scenario[Story], directory: Path, plan: list[int]) -> Outcome:
+    """Kill a process at each point of a plan, one after the other."""
+    place = Place(scenario, directory / "-".join(map(str, plan)))
+    place.directory.mkdir()
+    died = 0
+    for lives, at in enumerate(plan):
+        died += ended(lived(place, killing(at), lives + 1, lives)) == -signal.SIGKILL
+    code = ended(lived(place, spare, len(plan) + 1, len(plan)))
+    return {"plan": plan, "died": died, "code": code, **place.left_behind()}
 
-    The clock is the real one, and so is the second that the lease lasts.
+
+def pauses(scenario: Scenario[Story], directory: Path, words: Sequence[str]) -> Iterator[Outcome]:
+    """Stop processes at points, let others run the turn, and let the first go on.
+
+    The clock is the real one, and so is the second that the lease lasts. All runs are under way at
+    the same time, since they wait more than they work.
 
     Args:
+        scenario: What they play.
         directory: Where the runs keep their files.
         words: The names of the points.
     """
-    for number, word in enumerate(words):
-        place = directory / str(number)
-        place.mkdir()
-        first = forked(lived(place, 0, stopping(word)))
-        _, status = os.waitpid(first, os.WUNTRACED)
-        stopped = os.WIFSTOPPED(status)
-        _, second = os.waitpid(forked(lived(place, 0, spare)), 0)
-        before = left_behind(place)
-        if stopped:
-            os.kill(first, signal.SIGCONT)
-            _, status = os.waitpid(first, 0)
+    places = [Place(scenario, directory / str(number), 1.0) for number in range(len(words))]
+    for place in places:
+        place.directory.mkdir()
+    first = [lived(place, stopping(word), 1, 0) for place, word in zip(places, words, strict=True)]
+    stopped = [os.WIFSTOPPED(os.waitpid(each, os.WUNTRACED)[1]) for each in first]
+    codes = [ended(each) for each in [lived(place, spare, 2, 0) for place in places]]
+    before = [place.left_behind() for place in places]
+    for each in first:
+        os.kill(each, signal.SIGCONT)
+    late = [ended(each) for each in first]
+    for number, place in enumerate(places):
         yield {
-            "point": word,
-            "stopped": stopped,
-            "code": os.WEXITSTATUS(second),
-            "late": os.WEXITSTATUS(status),
-            "same": before == left_behind(place),
-            **before,
+            "point": words[number],
+            "stopped": stopped[number],
+            "code": codes[number],
+            "late": late[number],
+            "same": before[number] == place.left_behind(),
+            **before[number],
         }
+
+
+def creations(
+    scenario: Scenario[Story], directory: Path, words: Sequence[str]
+) -> Iterator[Outcome]:
+    """Kill a process at each statement with which it makes the tables, then play a scenario.
+
+    Args:
+        scenario: What is played then.
+        directory: Where the runs keep their files.
+        words: None.
+    """
+    for at in count(1):
+        place = Place(scenario, directory / str(at))
+        place.directory.mkdir()
+        died = ended(forked(partial(make_tables, place, killing(at)))) == -signal.SIGKILL
+        code = ended(lived(place, spare, 1, 0))
+        yield {"plan": [at], "died": int(died), "code": code, **place.left_behind()}
+        if not died:
+            return
+
+
+def make_tables(place: Place, strike: Strike) -> None:
+    """Make the tables of a store, and strike before each statement."""
+    numbers, connect = count(1), sqlite3.connect
+
+    def traced(*given: Any, **more: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*given, **more)
+        connection.set_trace_callback(lambda statement: strike(next(numbers), statement))
+        return connection
+
+    async def look() -> None:
+        async with SqliteTraceStore(place.directory / "log.db") as store:
+            await store.head("")
+
+    sqlite3.connect = traced  # type: ignore[assignment]  # in this process, which ends here
+    asyncio.run(look())
+
+
+MODES = {"kill": kills, "stop": pauses, "create": creations}
 
 
 def main() -> None:
     """Run what the command line says."""
-    mode, directory, *words = sys.argv[1:]
-    runs = kills if mode == "kill" else pauses
-    for outcome in runs(Path(directory), words):
+    mode, place, number, *words = sys.argv[1:]
+    scenario, directory = GRAPHS[int(number)], Path(place)
+    # What is built at its first use would be built by each process anew.
+    (directory / "warm").mkdir()
+    asyncio.run(Place(scenario, directory / "warm").played(1, 0))
+    for outcome in MODES[mode](scenario, directory, words):
         sys.stdout.write(json.dumps(outcome) + "\n")
         sys.stdout.flush()
 

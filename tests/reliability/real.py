@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 from pytest_soev.world import CountedIds, Scenario, Simulation, Witness, World
 from soev.domain import TraceStore
 from soev.runtime import CORE_EVENT_TYPES, EventTypes, Graph, Runs, Thread
-from tests.reliability.rules import Story
+from tests.reliability.rules import Story, story_of
 
 T = TypeVar("T")
 
@@ -45,16 +45,23 @@ class Reality:
         world: What effects act on.
         life: Which life of the play's processes this is, from 1: the earlier ones have died.
         lease_ttl: The seconds that leases last.
+        alone: Whether nobody else writes to the store, so that the witness has seen it all.
     """
 
     def __init__(
-        self, store: TraceStore, world: World, *, life: int = 1, lease_ttl: float = 30.0
+        self,
+        store: TraceStore,
+        world: World,
+        *,
+        life: int = 1,
+        lease_ttl: float = 30.0,
+        alone: bool = True,
     ) -> None:
         self.witness = Witness(store)
         self.store: TraceStore = self.witness
         self.world = world
         world.durable = self.witness.intents.__contains__
-        self._life, self._lease_ttl = life, lease_ttl
+        self._life, self._lease_ttl, self._alone = life, lease_ttl, alone
 
     def process(self, name: str) -> RealProcess:
         """Return a process."""
@@ -63,8 +70,15 @@ class Reality:
     async def play(self, scenario: Scenario[Story]) -> Story:
         """Play a scenario to its end, hold the store to its rules, and tell what it came to."""
         story = await scenario.play(cast("Simulation", self))  # it has what a play uses
-        await self.witness.check()
+        if self._alone:
+            await self.witness.check()
         if self.world.refused:
             raise self.world.refused[0]
         assert not story.broken, story.broken
+        return story
+
+    async def told(self, *threads: str) -> Story:
+        """Tell what threads and the world have come to."""
+        story = Story()
+        await story_of(cast("Simulation", self), story, threads)
         return story
