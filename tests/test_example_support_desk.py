@@ -1,7 +1,7 @@
 """The support desk: what it finds, what it gives, and that all its conversations replay."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from examples.support_desk.orders import euros
 from examples.support_desk.scenarios import (
     APPROVED,
     DENIED,
+    LETTER,
     LONG,
     SCENARIOS,
     SMALL_CREDIT,
@@ -55,23 +56,26 @@ async def played(scenario: Scenario, desk: Desk) -> Trace:
     """Play a conversation to its end and return its trace."""
     model = ScriptedChatModel(*scenario.steps)
     async with catalog_of(model, InMemoryTraceStore(), desk) as catalog:
-        conversation = Conversation(catalog, scenario.name, quiet=True)
+        conversation = Conversation(catalog, scenario.name, scenario.agent, quiet=True)
         states = [(await move(conversation)).state for move in scenario.moves]
         model.check()
         assert states[-1] == "finished"
         return await (await catalog.thread(scenario.name)).trace()
 
 
-def graph_for(input: Input) -> Graph:
-    """Build the graph of a turn as replay does: with today's code and no resources."""
-    agent = agents()[NAME]
-    return agent.build(refusing("resources"), accepted(agent.input, input)[1], input.model)
+def graphs_of(name: str) -> Callable[[Input], Graph]:
+    """Return what builds the graph of a turn as replay does: with today's code, no resources."""
+    agent = agents()[name]
+    return lambda input: agent.build(
+        refusing("resources"), accepted(agent.input, input)[1], input.model
+    )
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_each_conversation_replays(scenario: Scenario, desk: Desk) -> None:
     """Every model call is rebuilt as it was sent, and every route is the one that was taken."""
     trace = await played(scenario, desk)
+    graph_for = graphs_of(scenario.agent)
     calls = await replay(list(trace), graph_for)
     assert [call.unreplayable for call in calls if call.unreplayable] == []
     assert all(call.same_request for call in calls)
@@ -104,6 +108,15 @@ async def test_a_denied_credit_is_not_given(desk: Desk) -> None:
     assert desk.ledger.credited("HO-10462") == 0
     errors = [event.error for event in trace.of(ToolOutput) if event.error]
     assert [error.endswith("Offer the return.") for error in errors] == [True]
+
+
+async def test_a_credit_in_a_letter_is_given_in_a_task_of_the_desk(desk: Desk) -> None:
+    """The desk works on each matter in a stream of its own, and a person approves there."""
+    trace = await played(LETTER, desk)
+    tasks = [event.stream for event in trace.of(Input) if event.stream != ROOT_STREAM][::2]
+    assert [event.stream for event in trace.of(Request)] == tasks[:1]
+    assert len(set(tasks)) == 2
+    assert desk.ledger.credited("HO-10418") == 7560
 
 
 @pytest.mark.parametrize(
@@ -240,5 +253,5 @@ async def test_a_failed_turn_is_tried_again(
 def test_the_agents_need_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The graph is built without a key, a server or any resource."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    nodes = [node.name for node in graph_for(Input(payload="Hi", stream=ROOT_STREAM)).nodes]
+    nodes = [node.name for node in graphs_of(NAME)(Input(payload="Hi", stream=ROOT_STREAM)).nodes]
     assert nodes == ["model", "approval", "tools", "report", "effect.give_credit"]

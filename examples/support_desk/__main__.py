@@ -43,7 +43,7 @@ async def play(scenario: Scenario) -> None:
     model = ScriptedChatModel(*scenario.steps)
     with Desk() as desk:
         async with catalog_of(model, InMemoryTraceStore(), desk) as catalog:
-            conversation = Conversation(catalog, scenario.name)
+            conversation = Conversation(catalog, scenario.name, scenario.agent)
             for move in scenario.moves:
                 await move(conversation)
 

@@ -1,4 +1,4 @@
-"""The agent: its prompt, its tools, and what a person must approve."""
+"""The agents: their prompts, their tools, and what a person must approve."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from soev.toolkit import (
 )
 
 NAME = "support_desk"
+LETTERS = "letters"
 APPROVE_ABOVE_CENTS = 5_000
 
 PROMPT = """\
@@ -33,6 +34,11 @@ Look an order up before you say anything about it. Ask for the order number if y
 A credit must follow the help pages. Give one only when the customer agrees to it.
 Answer in at most four sentences, in the language of the customer.
 If the pages do not say it, say so and offer to pass the question on."""
+
+LETTERS_PROMPT = """\
+You answer the letters that customers of Halden Outdoor write.
+Give each matter of a letter to the desk, one after the other, with all that the letter says of it.
+Then write one reply from what the desk answers. Add nothing of your own."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +167,9 @@ def agents(model: ChatModel | None = None) -> dict[str, Agent[Any, Any]]:
     Args:
         model: The model to use, or None for the one that the shop runs on.
     """
+    model = model or OpenAIChatModel()
     config = ReActConfig(
-        model=model or OpenAIChatModel(),
+        model=model,
         prompt=PROMPT,
         tools=tools,
         effects=effects,
@@ -170,5 +177,10 @@ def agents(model: ChatModel | None = None) -> dict[str, Agent[Any, Any]]:
         budget=Budget(cap=12, resume_at="model", tolerance=1),
         citations=BRACKETS,
         element_types=(Article, Passage, Order),
+        description="Ask the desk about one matter. It knows help pages, orders and credits.",
     )
-    return {NAME: ReActAgent(config)}
+    desk = ReActAgent(config)
+    letters = ReActAgent(
+        ReActConfig(model=model, prompt=LETTERS_PROMPT, subagents={"ask_desk": desk})
+    )
+    return {NAME: desk, LETTERS: letters}

@@ -1,4 +1,4 @@
-"""One conversation with the desk, and how it looks in a terminal."""
+"""One conversation with an agent, and how it looks in a terminal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from examples.support_desk.agent import NAME
 from examples.support_desk.knowledge import Article, Passage
 from soev.domain import (
+    ROOT_STREAM,
     BudgetExceeded,
     Cancelled,
     Element,
@@ -26,7 +27,7 @@ from soev.runtime import AgentCatalog, Status, Thread
 
 
 class Conversation:
-    """One thread of the desk, driven by what people say.
+    """One thread, driven by what people say.
 
     It keeps nothing but the thread's id: where the conversation stands is in the store, so that
     another process can go on with it.
@@ -34,14 +35,22 @@ class Conversation:
     Args:
         catalog: Where the agent and the store are.
         thread_id: The thread. It is opened by the first thing that is said.
+        agent: Whose thread it becomes then.
         quiet: Whether to print nothing.
         echo: Whether to print what people say, too.
     """
 
     def __init__(
-        self, catalog: AgentCatalog, thread_id: str, *, quiet: bool = False, echo: bool = True
+        self,
+        catalog: AgentCatalog,
+        thread_id: str,
+        agent: str = NAME,
+        *,
+        quiet: bool = False,
+        echo: bool = True,
     ) -> None:
-        self._catalog, self._id, self._quiet, self._echo = catalog, thread_id, quiet, echo
+        self._catalog, self._id, self._agent = catalog, thread_id, agent
+        self._quiet, self._echo = quiet, echo
         self._seen: dict[str, Element] = {}
 
     async def say(self, text: str) -> Status:
@@ -51,7 +60,7 @@ class Conversation:
         try:
             thread = await self._catalog.thread(self._id, input=said)
         except UnknownThreadError:
-            await self._catalog.open(NAME, said, thread_id=self._id)
+            await self._catalog.open(self._agent, said, thread_id=self._id)
             return await self.resume()
         await thread.submit(said)
         return await self._run(thread)
@@ -129,7 +138,8 @@ def lines(event: Event, seen: dict[str, Element]) -> Iterator[str]:
 
 def _input(event: Input) -> str:
     if not isinstance(event.payload, dict):
-        return f"\nCustomer  {event.payload}"
+        asked = "\nCustomer" if event.stream == ROOT_STREAM else "    Task"
+        return f"{asked}  {event.payload}"
     comment = event.payload.get("comment", "")
     agreed = event.payload.get("approved") or event.payload.get("happened")
     return f"  Person  {'yes' if agreed else 'no'} {comment}".rstrip()

@@ -44,7 +44,7 @@ async def log_of(scenario: Scenario) -> list[StoredEvent]:
     model = ScriptedChatModel(*scenario.steps)
     with Desk() as desk:
         async with catalog_of(model, store, desk) as catalog:
-            conversation = Conversation(catalog, scenario.name, quiet=True)
+            conversation = Conversation(catalog, scenario.name, scenario.agent, quiet=True)
             for move in scenario.moves:
                 await move(conversation)
     model.check()

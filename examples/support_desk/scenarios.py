@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from examples.support_desk.agent import LETTERS, NAME
 from examples.support_desk.conversation import Conversation
 from examples.support_desk.script import cited, credit, read_page
 from soev.adapters import ScriptStep, call, calls, fail, say
@@ -26,11 +27,13 @@ class Scenario:
         name: A short name, also that of its golden trace.
         steps: What the scripted model answers, call by call.
         moves: What people do, in order.
+        agent: Whom they write to.
     """
 
     name: str
     steps: tuple[ScriptStep, ...]
     moves: tuple[Move, ...]
+    agent: str = NAME
 
 
 def customer(text: str) -> Move:
@@ -260,6 +263,34 @@ CANCELLED: Final = Scenario(
     ),
 )
 
+LETTER: Final = Scenario(
+    "letter",
+    (
+        call(
+            "ask_desk",
+            input="Order HO-10418: a zip of the tent sticks. The customer keeps it for 75.60 EUR.",
+        ),
+        call("find_order", number="HO-10418"),
+        credit("HO-10418", 7560, "Zip of the inner tent sticks, the customer keeps the tent"),
+        say("75.60 EUR are credited on order HO-10418."),
+        call("ask_desk", input="What does shipping to Austria cost?"),
+        call("search", query="shipping cost Austria"),
+        cited("To Austria it costs 7.90 EUR, and nothing from 120 EUR {Shipping costs}."),
+        say(
+            "Dear Greta,\nwe have credited 75.60 EUR for the zip. Shipping to Austria costs 7.90 "
+            "EUR, and nothing from 120 EUR.\nYour Halden Outdoor"
+        ),
+    ),
+    (
+        customer(
+            "Dear Halden team, a zip of my tent (HO-10418) sticks. I would keep it for 75.60 EUR. "
+            "And what would you ask for shipping to Graz? Yours, Greta"
+        ),
+        approves(),
+    ),
+    LETTERS,
+)
+
 _QUESTIONS: Final = (
     (
         "How do I store a tent?",
@@ -309,5 +340,6 @@ SCENARIOS: Final = (
     WRONG_ARGUMENTS,
     FAILURE,
     CANCELLED,
+    LETTER,
     LONG,
 )

@@ -69,6 +69,13 @@ async def test_a_call_starts_an_agent_and_its_last_text_is_the_result() -> None:
     assert shop.model.requests[0].tools[0].description == "What to look into."
 
 
+async def test_an_agent_is_described_to_the_model_that_gives_it_tasks() -> None:
+    """What its config says of it comes before the docstring of its input."""
+    shop = Shop(say("Done."), subagents={"study": helper(description="Ask it about drinks.")})
+    await shop.say()
+    assert shop.model.requests[0].tools[0].description == "Ask it about drinks."
+
+
 class Finding(BaseModel):
     """What was found out."""
 

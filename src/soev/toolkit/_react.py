@@ -82,6 +82,7 @@ class ReActConfig:
         element_types: The classes of elements that tools and inputs bring.
         event_types: The classes of results that tools return, beyond `ToolOutput`.
         options: Temperature and the like, in the provider's names.
+        description: What another agent's model reads about it, where it is a sub-agent.
 
     Raises:
         ValueError: Two tools have one name, or an approval names a tool that is not among them.
@@ -102,6 +103,7 @@ class ReActConfig:
     element_types: Sequence[type[Element]] = ()
     event_types: Sequence[type[Event]] = ()
     options: Mapping[str, JsonValue] = field(default_factory=dict)
+    description: str | None = None
 
     def __post_init__(self) -> None:
         """Keep what was given from being changed, and check the tools that are known."""
@@ -168,6 +170,7 @@ class ReActAgent:
     def __init__(self, config: ReActConfig) -> None:
         self.config = config
         self.input: type[BaseModel] = config.input
+        self.description = config.description
         agents = config.subagents.values()
         elements = [*config.element_types, *(cls for each in agents for cls in each.element_types)]
         events = [*config.event_types, *(cls for each in agents for cls in each.event_types)]
