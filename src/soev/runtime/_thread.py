@@ -40,7 +40,7 @@ from soev.runtime._outside import (
     turn_snapshot,
 )
 from soev.runtime._reading import Reader, watch, while_heard, while_held, while_running, whole
-from soev.runtime._resuming import run_turn, running_turn
+from soev.runtime._resuming import Check, run_turn, running_turn
 from soev.runtime._runs import Runs
 from soev.runtime._turn import ThreadState
 
@@ -140,9 +140,7 @@ class Thread:
             self._check_life(turn.head, life)
             if answering is None:
                 refuse_active(self.id, turn)
-                recorded = fresh
-            else:
-                recorded = response_input(input, answering, turn)
+            recorded = fresh if answering is None else response_input(input, answering, turn)
             try:
                 (entry,) = await self._writer.append(recorded, after=turn.head)
             except PositionConflictError:
@@ -160,8 +158,7 @@ class Thread:
 
     def _opened(self, position: int) -> None:
         self._fresh = position
-        if self._turn != EVERY_TURN:
-            self._turn = position
+        self._turn = EVERY_TURN if self._turn == EVERY_TURN else position
 
     async def _turn_now(self) -> TurnSnapshot:
         return await turn_snapshot(self._store, self.id, self._types)
@@ -198,20 +195,18 @@ class Thread:
             LeaseLostError: The lease went to another process meanwhile.
             GraphMismatchError: The graph does not fit the log.
         """
-        return await run_turn(self._work(), self._runs, self._check_turn, self._begun())
+        return await run_turn(*self._due())
 
-    def _work(self) -> Work:
+    def _due(self) -> tuple[Work, Runs, Check, int | None]:
+        """Return what a run of the turn needs. An input of this handle is fresh only once."""
         if self._graph is None:
             raise ValueError(
                 f"Thread {self.id!r} has no graph, so it cannot run. Get it from the catalog with "
                 "`resuming=True`, or with the `input` that comes next."
             )
-        return Work(self.id, self._graph, self._store, self._types, self._version, self._agent)
-
-    def _begun(self) -> int | None:
-        """Return the position of an input of this handle that nothing was run for, only once."""
+        work = Work(self.id, self._graph, self._store, self._types, self._version, self._agent)
         fresh, self._fresh = self._fresh, None
-        return fresh
+        return work, self._runs, self._check_turn, fresh
 
     def _check_turn(self, turn: int | None) -> None:
         if self._turn not in {EVERY_TURN, turn}:
@@ -230,9 +225,9 @@ class Thread:
             ValueError: As in `resume`.
             LeaseHeldError: As in `resume`.
         """
-        work = self._work()
+        due = self._due()
         reader = self._reader((await self._store.head(self.id)).position)
-        async with running_turn(work, self._runs, self._check_turn, self._begun()) as run:
+        async with running_turn(*due) as run:
             async for entry in while_running(reader, run):
                 yield entry
 
@@ -246,10 +241,10 @@ class Thread:
             ValueError: As in `resume`.
             LeaseHeldError: As in `resume`.
         """
-        work = self._work()
+        due = self._due()
         with self._runs.live.listening(self.id) as listener:
             reader = self._reader((await self._store.head(self.id)).position)
-            async with running_turn(work, self._runs, self._check_turn, self._begun()) as run:
+            async with running_turn(*due) as run:
                 async for each in while_heard(reader, run, listener):
                     yield each
 
