@@ -6,19 +6,20 @@ import asyncio
 import gc
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.conftest import Figures
-from benchmarks.worlds import Pace, bare_graph, react_graph, run_thread
+from benchmarks.worlds import Pace, bare_graph, effect_graph, react_graph, run_thread
 from soev.adapters import InMemoryTraceStore, SqliteTraceStore
-from soev.domain import LogEntry, StoredEvent, TraceStore
+from soev.domain import EffectResult, LogEntry, StoredEvent, TraceStore
 from soev.runtime import Graph, encode
 
 LENGTHS = (10, 100, 1_000, 10_000)
@@ -187,3 +188,36 @@ def test_many_threads_in_sqlite(figures: Figures, tmp_path: Path) -> None:
         1,
         2,
     )
+
+
+class CountingStore(InMemoryTraceStore):
+    """Counts its appends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.appends = 0
+
+    async def append(self, *call: Any, **options: Any) -> Sequence[LogEntry[StoredEvent]]:
+        """Count an append, then make it."""
+        self.appends += 1
+        return await super().append(*call, **options)
+
+
+def test_turn_with_an_effect(figures: Figures) -> None:
+    """A turn of one model step, and the same with an effect after it: appends and seconds."""
+
+    def run(act: bool) -> tuple[int, float]:
+        store = CountingStore()
+        begin = perf_counter()
+        trace = asyncio.run(run_thread(store, "t", effect_graph(act)))
+        assert len(trace.of(EffectResult)) == act
+        return store.appends, perf_counter() - begin
+
+    samples = [(run(act=False), run(act=True)) for _ in range(200)]
+    (plain, _), (acting, _) = samples[0]
+    figures.add(
+        "appends of a turn with an effect, beyond one without", str(acting - plain), "", "2"
+    )
+    without, with_one = (median(each[1] for each in side) for side in zip(*samples, strict=True))
+    figures.add("its time in memory, to that without", f"{with_one / without:.2f} x")
+    assert acting - plain <= 2

@@ -10,6 +10,8 @@ from soev.domain import (
     ChatDelta,
     ChatReply,
     ChatRequest,
+    EffectIntent,
+    EffectResult,
     Event,
     Input,
     JsonValue,
@@ -20,8 +22,18 @@ from soev.domain import (
     Trace,
     TraceStore,
 )
-from soev.runtime import Budget, Graph, Runs, Thread, tool
-from soev.toolkit import ReActAgent, ReActConfig
+from soev.runtime import (
+    Budget,
+    EffectCancellation,
+    Effector,
+    EffectRecovery,
+    Graph,
+    Runs,
+    Thread,
+    abandon,
+    tool,
+)
+from soev.toolkit import ReActAgent, ReActConfig, perform_again
 
 TEXT = "The parcel left the warehouse on Monday and arrives on Thursday, says the carrier."
 PROMPT = "You are a support assistant. Answer briefly, and search before you answer."
@@ -106,6 +118,41 @@ def react_graph(events: int, pace: Pace) -> Graph:
     model = ZeroModel(events, pace)
     agent = ReActAgent(ReActConfig(model=model, prompt=PROMPT, tools=[search], budget=budget))
     return agent.build(None, agent.input.model_validate("Where is my parcel?"), None)
+
+
+class Payments:
+    """A world in which everything happens at once."""
+
+    async def perform(self, intent: EffectIntent) -> EffectResult:
+        """Do nothing, and say so."""
+        return EffectResult(output="paid")
+
+
+class Refund:
+    """An effect on that world."""
+
+    recovery: EffectRecovery = staticmethod(perform_again)
+    cancellation: EffectCancellation = staticmethod(abandon)
+    effector: Effector = Payments()
+
+    def intend(self, trace: Trace) -> EffectIntent:
+        """Say what is to happen."""
+        return EffectIntent(kind="refund", args={"order": "o-1"})
+
+
+def effect_graph(act: bool) -> Graph:
+    """Return one model step, and an effect after it or not."""
+
+    async def model(view: Trace) -> Sequence[Event]:
+        return [ModelOutput(text=TEXT, model="zero", sent_chars=4_096)]
+
+    graph = Graph()
+    graph.add_node("model", model)
+    graph.set_entry_point("model")
+    if act:
+        graph.add_node("refund", Refund())
+        graph.add_edge("model", "refund")
+    return graph
 
 
 async def run_thread(store: TraceStore, thread_id: str, graph: Graph) -> Trace:
