@@ -200,3 +200,13 @@ def test_usage_counts_are_optional() -> None:
         "cached_tokens": None,
         "reasoning_tokens": None,
     }
+
+
+@given(request=REQUESTS, messages=MESSAGES)
+def test_the_same_request_about_other_messages(
+    request: ChatRequest, messages: list[Message]
+) -> None:
+    """It equals one that is made from its parts, also in its hash and its size."""
+    moved, made = request.with_messages(messages), dataclasses.replace(request, messages=messages)
+    assert moved == made
+    assert (moved.hash, moved.sent_chars) == (made.hash, made.sent_chars)

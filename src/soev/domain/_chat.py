@@ -101,6 +101,23 @@ class ChatRequest:
         if not isinstance(self.options, MappingProxyType):
             object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
 
+    def with_messages(self, messages: Sequence[Message]) -> ChatRequest:
+        """Return the same request about other messages. What follows them is written once.
+
+        Args:
+            messages: The conversation, in place of this one's.
+        """
+        made = ChatRequest(
+            messages,
+            self.model,
+            self.options,
+            self.response_schema,
+            self.tool_choice,
+            self.tools,
+        )
+        made.__dict__["_tail"] = self._tail
+        return made
+
     @cached_property
     def _tail(self) -> str:
         rest: dict[str, JsonValue] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -94,17 +94,20 @@ class MessageBuilder:
         writer = _Writer(self._opening, rendering, view.results())
         outline = view.fold(self._fold)
         withdrawn = self.budget is not None and self.budget.withdraws_tools(view)
-        request = ChatRequest(
-            messages=writer.messages(outline),
-            model=self.asked,
-            options=self.options,
-            response_schema=self.response_schema,
-            tool_choice="auto" if withdrawn else self.tool_choice,
-            tools=() if withdrawn else self._defs,
-        )
+        request = (self._bare if withdrawn else self._armed).with_messages(writer.messages(outline))
         return ModelContext(
             request=request, model=model, citations=self.citations, numbering=numbers
         )
+
+    @cached_property
+    def _armed(self) -> ChatRequest:
+        """What is asked while the model may call tools, without messages."""
+        return replace(self._bare, tool_choice=self.tool_choice, tools=self._defs)
+
+    @cached_property
+    def _bare(self) -> ChatRequest:
+        """What is asked once the tools are withdrawn, without messages."""
+        return ChatRequest((), self.asked, self.options, self.response_schema)
 
     @cached_property
     def _defs(self) -> tuple[ToolDef, ...]:
