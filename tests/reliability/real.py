@@ -6,6 +6,7 @@ from typing import Any, TypeVar, cast
 from pytest_soev.world import CountedIds, Scenario, Simulation, Witness, World
 from soev.domain import TraceStore
 from soev.runtime import CORE_EVENT_TYPES, EventTypes, Graph, Runs, Thread
+from tests.reliability.graphs import Stage
 from tests.reliability.rules import Story, story_of
 
 T = TypeVar("T")
@@ -66,6 +67,10 @@ class Reality:
     def process(self, name: str) -> RealProcess:
         """Return a process."""
         return RealProcess(f"{name}#{self._life}", self.store, self._lease_ttl)
+
+    def stage(self) -> Stage:
+        """Return what graphs act on."""
+        return Stage(cast("Simulation", self))
 
     async def play(self, scenario: Scenario[Story]) -> Story:
         """Play a scenario to its end, hold the store to its rules, and tell what it came to."""
