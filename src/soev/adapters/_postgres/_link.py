@@ -19,6 +19,7 @@ from soev.domain import OutcomeUnknownError, StoreError, StoreUnavailableError, 
 
 T = TypeVar("T")
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
+Cursor = psycopg.AsyncCursor[tuple[Any, ...]]
 Work = Callable[[Session], Awaitable[T]]
 
 AGAIN = frozenset({"40001", "40P01"})
@@ -115,8 +116,9 @@ class Local:
         self._address, self._size = address, size
         self._tasks: set[asyncio.Task[Any]] = set()
         self._free = asyncio.Semaphore(size)
-        self._idle: list[Connection] = []
-        self._made: set[Connection] = set()
+        # A cursor that is used again knows how the types of a statement are written and read.
+        self._idle: list[Cursor] = []
+        self._made: set[Cursor] = set()
         self.abandon = finalize(self, _finish, self._made, os.getpid())
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
@@ -129,8 +131,8 @@ class Local:
         task.add_done_callback(self._tasks.discard)
         return answer
 
-    async def borrow(self, deadline: float) -> Connection:
-        """Return a connection that is open, as far as one can know without asking the server.
+    async def borrow(self, deadline: float) -> Cursor:
+        """Return a cursor of an open connection, as far as one can know without asking the server.
 
         Raises:
             Broken: There is none before the deadline.
@@ -145,16 +147,16 @@ class Local:
             await self._free.acquire()
         try:
             while self._idle:
-                connection = self._idle.pop()
-                if _usable(connection):
-                    return connection
-                await self._drop(connection)
+                cursor = self._idle.pop()
+                if _usable(cursor.connection):
+                    return cursor
+                await self._drop(cursor)
             return await self._connect(deadline)
         except BaseException:
             self._free.release()
             raise
 
-    async def _connect(self, deadline: float) -> Connection:
+    async def _connect(self, deadline: float) -> Cursor:
         try:
             async with asyncio.timeout_at(deadline):
                 connection = await self._address.connect()
@@ -162,37 +164,38 @@ class Local:
             raise Broken("no connection: the server does not answer") from None
         except psycopg.Error as error:
             raise Broken(f"no connection: {error}") from None
-        self._made.add(connection)
-        return connection
+        cursor = connection.cursor()
+        self._made.add(cursor)
+        return cursor
 
-    async def give_back(self, connection: Connection) -> None:
+    async def give_back(self, cursor: Cursor) -> None:
         """Take a connection back for the next call, unless it is broken."""
-        if connection.pgconn.transaction_status == TransactionStatus.IDLE:
-            self._idle.append(connection)
+        if cursor.connection.pgconn.transaction_status == TransactionStatus.IDLE:
+            self._idle.append(cursor)
         else:
-            await self._drop(connection)
+            await self._drop(cursor)
         self._free.release()
 
-    async def _drop(self, connection: Connection) -> None:
-        self._made.discard(connection)
-        await connection.close()
+    async def _drop(self, cursor: Cursor) -> None:
+        self._made.discard(cursor)
+        await cursor.connection.close()
 
     async def close(self) -> None:
         """Wait for the calls under way, then close the connections."""
         while self._tasks:
             await asyncio.wait(self._tasks)
-        for connection in list(self._made):
-            await self._drop(connection)
+        for cursor in list(self._made):
+            await self._drop(cursor)
         self._idle.clear()
 
 
-def _finish(made: set[Connection], process: int) -> None:
+def _finish(made: set[Cursor], process: int) -> None:
     """Close connections without an event loop.
 
     Those that a fork has copied are the parent's: their sockets are exchanged first, so that no
     farewell ends its sessions.
     """
-    for connection in made:
+    for connection in [cursor.connection for cursor in made]:
         if os.getpid() != process and not connection.closed:
             nowhere = os.open(os.devnull, os.O_RDWR)
             os.dup2(nowhere, connection.pgconn.socket)
@@ -289,10 +292,10 @@ class Link:
             raise broken.refusal(operation, thread_id) from None
 
     async def _attempt(self, local: Local, work: Work[T], deadline: float) -> T:
-        connection = await local.borrow(deadline)
+        cursor = await local.borrow(deadline)
         loop = asyncio.get_running_loop()
         # The server gives up first, so that its answer says what became of the transaction.
-        session = Session(connection, max(1, int((deadline - loop.time()) * SERVER_SHARE)))
+        session = Session(cursor, max(1, int((deadline - loop.time()) * SERVER_SHARE)))
         timer = loop.call_at(deadline, session.cut)
         try:
             return await work(session)
@@ -301,10 +304,10 @@ class Link:
         except UnicodeEncodeError:
             raise _no_text("a lone surrogate is no character") from None
         finally:
-            if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+            if cursor.connection.pgconn.transaction_status != TransactionStatus.IDLE:
                 await session.tidy()
             timer.cancel()
-            await local.give_back(connection)
+            await local.give_back(cursor)
 
     async def _bring_up(self, local: Local, deadline: float) -> None:
         try:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from psycopg import AsyncConnection, AsyncCursor
+    from psycopg import AsyncCursor
 
 Values = Sequence[Any]
 Statement = tuple[str, Values]
@@ -30,7 +30,7 @@ class Session:
     """One call's use of a connection. It leaves no state in the server's session.
 
     Args:
-        connection: The connection, in autocommit mode and without a transaction.
+        cursor: A cursor of a connection in autocommit mode and without a transaction.
         patience: The most milliseconds that a statement or a lock may take.
 
     Attributes:
@@ -38,14 +38,14 @@ class Session:
         patience: The same milliseconds, as the server reads them.
     """
 
-    def __init__(self, connection: AsyncConnection[tuple[Any, ...]], patience: int) -> None:
-        self.connection = connection
+    def __init__(self, cursor: AsyncCursor[tuple[Any, ...]], patience: int) -> None:
+        self._cursor, self.connection = cursor, cursor.connection
         self.patience = f"{patience}ms"
         self.sent = self.is_cut = False
 
     async def rows(self, sql: str, values: Values = ()) -> Rows:
         """Run a statement, in one round trip."""
-        return await _rows(await self.connection.execute(sql, values))
+        return await _rows(await self._cursor.execute(sql, values))
 
     async def commit_alone(self, sql: str, values: Values) -> Rows:
         """Run a statement that is a transaction of its own, in one round trip."""
