@@ -1,8 +1,8 @@
 """The PostgreSQL store loses and repeats nothing when sessions end, servers restart or say no."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -322,6 +322,62 @@ async def test_append_whose_session_ends_during_its_commit_is_stored_once(schema
         again = await asyncio.gather(*map(append, names))
         assert [list((await store.read(name)).entries) for name in names] == again
     LEDGER.counted("T7", "an append", "session ended during its commit, PostgreSQL", AT_ONCE)
+
+
+@contextmanager
+def absent_standby() -> Iterator[None]:
+    """Let each commit wait for a synchronous standby that is not there."""
+    postgres.run(
+        postgres.dsn(),
+        "ALTER SYSTEM SET synchronous_standby_names = 'nobody'",
+        "SELECT pg_reload_conf()",
+    )
+    try:
+        yield
+    finally:
+        postgres.run(
+            postgres.dsn(),
+            "ALTER SYSTEM RESET synchronous_standby_names",
+            "SELECT pg_reload_conf()",
+        )
+
+
+async def append_until_unknown(store: TraceStore, head: Head) -> tuple[Head, str]:
+    """Append to a thread until nobody knows of one, and return where and as what that was."""
+    for number in count():
+        try:
+            _, head = await appended(store, head, str(number))
+        except OutcomeUnknownError:
+            return head, str(number)
+    raise AssertionError
+
+
+async def appended(store: TraceStore, head: Head, batch: str) -> tuple[list[Entry], Head]:
+    """Append an event once, and return it with the position after it."""
+    entries = list(await store.append("standby", [NOTE], after=head, batch=batch))
+    return entries, replace(head, position=entries[-1].position)
+
+
+@OWN_SERVER
+async def test_repeat_is_answered_only_when_the_standby_has_what_it_repeats(schema: str) -> None:
+    """Rows whose session ended while it waited for the standby are there, and not yet safe."""
+    async with postgres.open_store(schema, patience=0.5, listen=False) as store:
+        await store.append("standby", [NOTE], after=Head(), batch="first")
+        begun = await store.head("standby")
+        with absent_standby():
+            head, batch = await append_until_unknown(store, begun)
+            await asyncio.to_thread(end_all_sessions)
+            await insist(partial(moved_past, store, head))
+            with pytest.raises(OutcomeUnknownError):
+                await appended(store, head, batch)
+        entries, _ = await insist(partial(appended, store, head, batch))
+        assert list((await store.read("standby", after=head.position)).entries) == entries
+
+
+async def moved_past(store: TraceStore, head: Head) -> None:
+    """Return when the thread has passed a head."""
+    while (await store.head("standby")).position <= head.position:
+        pass
 
 
 def refuse(schema: str, state: str, times: int) -> None:

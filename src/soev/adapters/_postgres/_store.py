@@ -169,6 +169,8 @@ class PostgresTraceStore:
             first = call.after.position + 1
             stored = await self._statements.batch_at(session, row, first, call.batch)
             if stored is not None:
+                # Its session may have ended while it waited for a standby, so this one waits too.
+                await session.commit(self._statements.save_lease(row))
                 return stored
         refuse_append(row, call, now)
         if call.events or row is None:
