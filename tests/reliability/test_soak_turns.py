@@ -44,11 +44,13 @@ class Callers:
         store: Its store.
         threads: How many threads there are.
         turns: How many turns each is given.
+        patience: The most seconds until all are over: longer, and some thread is stuck.
     """
 
     store: PostgresTraceStore
     threads: int
     turns: int
+    patience: float
     given: Counter[str] = field(default_factory=Counter)
     runs: Runs = field(default_factory=Runs)
 
@@ -156,7 +158,8 @@ async def soaked(
         async with asyncio.TaskGroup() as group:
             killed = group.create_task(struck(kills, over, kill))
             crashed = group.create_task(struck(restarts, over, restart))
-            await callers.talk()
+            async with asyncio.timeout(callers.patience):
+                await callers.talk()
             over.set()
     return killed.result(), crashed.result()
 
@@ -180,26 +183,28 @@ def bare(line: str) -> str:
     return line.partition(" ")[2]
 
 
-def run(world: Path, callers: tuple[int, int], *pauses: Iterable[float]) -> tuple[int, int]:
+def run(
+    world: Path, threads: int, turns: int, patience: float, *pauses: Iterable[float]
+) -> tuple[int, int]:
     """Run turns among faults, and hold what they leave to calm runs."""
 
     async def both() -> tuple[int, int]:
         schema = await asyncio.to_thread(postgres.made_schema)
         async with postgres.open_store(schema, patience=LEASE / 4, listen=False) as store:
-            talking = Callers(store, *callers)
+            talking = Callers(store, threads, turns, patience)
             faults = await soaked(schema, talking, world, *pauses)
             await hold_to_calm(talking, world)
         return faults
 
     killed, crashed = asyncio.run(both())
     how = f"{killed} killed workers and {crashed} crashes of the server, PostgreSQL"
-    LEDGER.counted("T7", "turns of several workers", how, callers[0] * callers[1])
+    LEDGER.counted("T7", "turns of several workers", how, threads * turns)
     return killed, crashed
 
 
 def test_turns_outlive_killed_workers_and_a_crashed_server(tmp_path: Path) -> None:
     """A hundred turns lose nothing, act once and end, though workers and their server die."""
-    assert run(tmp_path / "world", (20, 5), (0.3, 0.3), (0.5,)) == (2, 1)
+    assert run(tmp_path / "world", 20, 5, 60, (0.3, 0.3), (0.5,)) == (2, 1)
 
 
 @pytest.mark.soak
@@ -207,6 +212,6 @@ def test_thousands_of_turns_outlive_killed_workers_and_crashed_servers(tmp_path:
     """The same for thousands of turns, in minutes of kills and crashes."""
     draw = random.Random(0)
     kills, restarts = between(2, 10, draw), between(5, 40, draw)
-    killed, crashed = run(tmp_path / "world", (200, TURNS // 200), kills, restarts)
+    killed, crashed = run(tmp_path / "world", 200, TURNS // 200, 600, kills, restarts)
     assert killed
     assert crashed

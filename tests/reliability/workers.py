@@ -31,7 +31,7 @@ from soev.domain import (
     TraceStore,
 )
 from soev.runtime import Graph
-from tests.reliability.graphs import EFFECT, Stage, Team, fan, gathers, line, says
+from tests.reliability.graphs import EFFECT, Stage, Team, line, says
 from tests.reliability.killed import FiledWorld, forked
 from tests.reliability.real import Reality, RealProcess
 
@@ -44,10 +44,21 @@ BUSY = (
     StoreUnavailableError,
 )  # fmt: skip
 
+
+def parted(stage: Stage) -> Graph:
+    """Make a graph of two effects at the same time, and a step after both."""
+    graph = line(start=says("start"), x=stage.effect("x"), end=says("end"))
+    graph.add_node("y", stage.effect("y"))  # type: ignore[arg-type]  # its recovery is a method
+    graph.add_edge("start", "y")
+    graph.add_edge("y", "end")
+    graph.add_join("end")
+    return graph
+
+
 MAKES: Sequence[Callable[[Stage], Graph]] = (
     lambda stage: line(start=says("start"), mail=stage.effect(), end=says("end")),
-    lambda stage: fan(x=stage.effect("x"), y=stage.effect("y")),
-    lambda stage: line(team=Team(lambda: line(mail=stage.effect())), end=gathers),
+    parted,
+    lambda stage: line(team=Team(lambda: line(mail=stage.effect())), end=says("end")),
 )
 """The graphs of the turns: thread 0 runs the first, thread 1 the second, and so on, in a circle."""
 
