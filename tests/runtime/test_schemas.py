@@ -28,6 +28,9 @@ def doubling(depth: int) -> dict[str, Any]:
         ({"$ref": "#/$defs/missing"}, "missing"),
         ({"$schema": "https://example.com/own"}, "https://example.com/own"),
         (doubling(20), "unfold into more than 10000 nodes"),
+        ({"$defs": {"n": {"$anchor": "n"}}, "$ref": "#n"}, "`$ref` to '#n' is a name"),
+        ({"$dynamicAnchor": "n", "$dynamicRef": "#n"}, "`$dynamicRef` '#n' is not followed"),
+        ({"$defs": {"n": {"$id": "https://e.com/n"}}}, "`$id` 'https://e.com/n' is not followed"),
     ],
 )
 def test_broken_schemas_say_why(schema: JsonSchema, problem: str) -> None:
@@ -47,6 +50,7 @@ def test_broken_schemas_say_why(schema: JsonSchema, problem: str) -> None:
         {"$defs": {"a/b": {"type": "null"}}, "$ref": "#/$defs/a~1b"},
         {"properties": {"next": {"$ref": "#"}}},
         doubling(8),
+        {"$id": "https://example.com/own", "properties": {"$id": {"type": "string"}}},
     ],
 )
 def test_usable_schemas_have_no_problem(schema: JsonSchema) -> None:
@@ -75,3 +79,88 @@ def test_a_payload_that_is_refused_names_its_path(
 def test_a_payload_that_fits_has_no_mismatch() -> None:
     """What the schema describes is taken."""
     assert mismatch({"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": 1}) is None
+
+
+def nested(depth: int, key: str = "a") -> JsonValue:
+    """Nest objects."""
+    value: JsonValue = {}
+    for _ in range(depth):
+        value = {key: value}
+    return value
+
+
+TWICE: dict[str, Any] = {"properties": {"a": {"$ref": "#"}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"allOf": [TWICE, TWICE]},
+        {"anyOf": [TWICE | {"required": ["b"]}, TWICE | {"required": ["c"]}]},
+        {"oneOf": [TWICE, TWICE]},
+        {"if": TWICE, "then": TWICE},
+        {"not": TWICE, "dependentSchemas": {"a": TWICE}},
+        TWICE | {"patternProperties": {"^a": {"$ref": "#"}}},
+        {"allOf": [TWICE], "unevaluatedProperties": False},
+        {"additionalProperties": {"$ref": "#"}, "patternProperties": {"b|a": {"$ref": "#"}}},
+        {
+            "$defs": {"n": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}},
+            "properties": {"a": {"$ref": "#/$defs/n"}},
+        },
+    ],
+)
+def test_a_schema_that_meets_itself_twice_at_one_place_is_bounded(schema: JsonSchema) -> None:
+    """Each level of a payload may double the steps, so a deep payload is refused unseen."""
+    assert schema_problem(schema) is None
+    assert mismatch(schema, nested(100)) == (
+        "$",
+        "holding it to the request's schema takes too many steps; send less",
+    )
+
+
+def test_items_that_meet_themselves_twice_are_bounded() -> None:
+    """The same holds for lists."""
+    payload: JsonValue = []
+    for _ in range(100):
+        payload = [payload]
+    for schema in (
+        {"items": {"$ref": "#"}, "contains": {"$ref": "#"}},
+        {"prefixItems": [{"allOf": [{"$ref": "#"}, {"$ref": "#"}]}]},
+    ):
+        found = mismatch(schema, payload)  # type: ignore[arg-type]  # a table of mixed schemas
+        assert found is not None
+        assert "too many steps" in found[1]
+
+
+@pytest.mark.parametrize(
+    ("schema", "payload"),
+    [
+        (
+            {"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}},
+            {"left": nested(100, "left"), "right": nested(100, "right")},
+        ),
+        (
+            {"properties": {"text": {"type": "string"}, "replies": {"items": {"$ref": "#"}}}},
+            {"text": "x", "replies": [{"text": "y", "replies": [{"text": "z"}] * 20}] * 20},
+        ),
+        (
+            {"anyOf": [{"type": "null"}, {"properties": {"a": {"$ref": "#"}}}]},
+            nested(100),
+        ),
+        ({"prefixItems": [True], "items": False}, [1]),
+        ({"items": {"type": "integer"}}, list(range(100_000))),
+    ],
+)
+def test_a_schema_that_recurses_once_at_each_place_takes_deep_payloads(
+    schema: JsonSchema, payload: JsonValue
+) -> None:
+    """Trees and long lists cost as much as they have nodes."""
+    assert mismatch(schema, payload) is None
+
+
+def test_a_long_list_and_a_wide_schema_are_bounded() -> None:
+    """What does not recurse costs at most its nodes for each value of the payload."""
+    schema: dict[str, Any] = {"items": {"allOf": [{"type": "integer"}] * 4_000}}
+    found = mismatch(schema, list(range(1_000)))
+    assert found is not None
+    assert "too many steps" in found[1]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import jsonschema_rs
 from pydantic import JsonValue
 
 from soev.domain import JsonSchema
+from soev.runtime._schema_cost import resolved, too_costly
 
 MAX_NODES = 10_000
 _LINEAR = jsonschema_rs.RegexOptions()
@@ -40,6 +41,9 @@ def mismatch(schema: JsonSchema, payload: JsonValue) -> tuple[str, str] | None:
     problem = schema_problem(schema)
     if problem is not None:
         return "$", f"the request's schema is broken: {problem}"
+    nodes, _, recursive = _unfolding(schema)
+    if too_costly(schema, payload, nodes, recursive=recursive):
+        return "$", "holding it to the request's schema takes too many steps; send less"
     error = next(iter(_validator(schema).iter_errors(payload)), None)
     if error is None:
         return None
@@ -61,20 +65,28 @@ def _line(error: ValueError) -> str:
 
 
 def _expansion_problem(schema: JsonSchema) -> str | None:
-    """Refuse a schema whose references unfold into more than a bounded number of nodes."""
-    for count, _ in enumerate(_unfold(schema, schema, frozenset()), 1):
+    """Refuse a schema that is hard to bound: one that unfolds widely, or names its parts."""
+    return _unfolding(schema)[1]
+
+
+def _unfolding(schema: JsonSchema) -> tuple[int, str | None, bool]:
+    """Return how many nodes a schema unfolds into, what is wrong, and whether it recurses."""
+    count, recursive = 0, False
+    for count, again in enumerate(_unfold(schema, schema, frozenset()), 1):
+        recursive = recursive or again
         if count > MAX_NODES:
-            return f"its `$ref`s unfold into more than {MAX_NODES} nodes"
-    return None
+            return count, f"its `$ref`s unfold into more than {MAX_NODES} nodes", recursive
+    return count, next(_named(schema, top=True), None), recursive
 
 
-def _unfold(root: JsonSchema, node: JsonValue, entered: frozenset[str]) -> Iterator[None]:
-    """Yield once for each node, following references, a cycle once."""
-    yield None
+def _unfold(root: JsonSchema, node: JsonValue, entered: frozenset[str]) -> Iterator[bool]:
+    """Yield once for each node whether it leads back, following references, a cycle once."""
+    target = node.get("$ref") if isinstance(node, dict) else None
+    inside = isinstance(target, str) and target.startswith("#")
+    yield inside and target in entered
     if isinstance(node, dict):
-        target = node.get("$ref")
-        if isinstance(target, str) and target.startswith("#") and target not in entered:
-            yield from _unfold(root, _resolved(root, target), entered | {target})
+        if isinstance(target, str) and inside and target not in entered:
+            yield from _unfold(root, resolved(root, target), entered | {target})
         for item in node.values():
             yield from _unfold(root, item, entered)
     elif isinstance(node, list):
@@ -82,16 +94,17 @@ def _unfold(root: JsonSchema, node: JsonValue, entered: frozenset[str]) -> Itera
             yield from _unfold(root, item, entered)
 
 
-def _resolved(root: JsonSchema, pointer: str) -> JsonValue:
-    """Follow a JSON pointer. One that leads nowhere is left to the library to refuse."""
-    node: Any = root
-    for part in pointer.removeprefix("#").split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, dict) and key in node:
-            node = node[key]
-        elif isinstance(node, list) and key.isdecimal() and int(key) < len(node):
-            node = node[int(key)]
-        else:
-            return None
-    value: JsonValue = node
-    return value
+def _named(node: JsonValue, *, top: bool = False) -> Iterator[str]:
+    """Yield what refers to a part of a schema by a name, so that no pointer tells what it costs."""
+    if isinstance(node, dict):
+        for key in ("$dynamicRef", "$recursiveRef", *(() if top else ("$id",))):
+            if isinstance(node.get(key), str):
+                yield f"`{key}` {node[key]!r} is not followed; use a `$ref` to `#/$defs/...`"
+        target = node.get("$ref")
+        if isinstance(target, str) and target.startswith("#") and target[1:2] not in {"", "/"}:
+            yield f"`$ref` to {target!r} is a name; use a pointer, such as `#/$defs/...`"
+        for item in node.values():
+            yield from _named(item)
+    elif isinstance(node, list):
+        for item in node:
+            yield from _named(item)
