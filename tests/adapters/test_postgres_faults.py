@@ -380,15 +380,15 @@ async def moved_past(store: TraceStore, head: Head) -> None:
         pass
 
 
-def refuse(schema: str, state: str, times: int) -> None:
-    """Let the server refuse so many appends."""
+def refuse(schema: str, state: str, times: int, what: str = "INSERT ON {}.events") -> None:
+    """Let the server refuse so many appends, or other writes."""
     postgres.run(
         postgres.dsn(),
         f"CREATE SEQUENCE {schema}.refusals",
         f"CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
         f"IF nextval('{schema}.refusals') <= {times} THEN "
         f"RAISE 'it says no' USING ERRCODE = '{state}'; END IF; RETURN NULL; END $$",
-        f"CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON {schema}.events DEFERRABLE INITIALLY "
+        f"CREATE CONSTRAINT TRIGGER refuse AFTER {what.format(schema)} DEFERRABLE INITIALLY "
         f"DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()",
     )
 
@@ -424,6 +424,21 @@ async def test_outcome_that_the_server_does_not_know_is_unknown(schema: str, sta
         with pytest.raises(OutcomeUnknownError, match=state):
             await store.append("t", [NOTE], after=Head(), batch="b")
         assert len(await store.append("t", [NOTE], after=Head(), batch="b")) == 1
+
+
+async def test_read_that_cannot_bound_a_lease_is_unavailable(schema: str) -> None:
+    """A read may bound a lease after the clock was set back; its outcome is never unknown."""
+    async with postgres.open_store(schema, listen=False) as store:
+        clock = postgres.ServerClock(schema)
+        await store.append("t", [NOTE], after=Head(), batch="b")
+        await store.acquire("t", "a", 30, request="r")
+        clock.advance(-3600)
+        refuse(schema, "40003", 1, "UPDATE ON {}.threads")
+        with pytest.raises(StoreUnavailableError, match="40003"):
+            await store.head("t")
+        assert (await store.head("t")).lease is not None
+        clock.advance(31)
+        assert (await store.head("t")).lease is None
 
 
 async def test_read_only_server_is_unavailable_for_writing(tables: str) -> None:

@@ -271,15 +271,24 @@ async def test_full_disk_refuses_only_what_does_not_fit(path: Path) -> None:
 
 
 class FailingCommit:
-    """Runs statements, and fails a COMMIT before or after it was carried out."""
+    """Runs statements, and fails a COMMIT before or after it was carried out: the first, or later.
 
-    def __init__(self, database: Database, *, after: bool) -> None:
+    Args:
+        database: Whose statements.
+        after: Whether the COMMIT is carried out.
+        spared: How many go well before it.
+    """
+
+    def __init__(self, database: Database, *, after: bool, spared: int = 0) -> None:
         self.execute_all, self.after, self.database = database.execute, after, database
+        self.spared = spared
         database.execute = self
 
     def __call__(self, statement: str, values: object = ()) -> sqlite3.Cursor:
         """Execute a statement."""
-        if statement == "COMMIT":
+        if statement == "COMMIT" and self.spared:
+            self.spared -= 1
+        elif statement == "COMMIT":
             self.database.execute = self.execute_all
             if self.after:
                 self.execute_all(statement)
@@ -306,6 +315,25 @@ async def test_failing_commit_is_unknown_and_can_be_repeated(path: Path, after: 
         stored = await store.append("t", [NOTE, NOTE], after=head, batch="b")
         assert [entry.position for entry in stored] == [2, 3]
         assert (await store.head("t")).position == 3
+
+
+async def test_read_that_cannot_bound_a_lease_is_unavailable(path: Path) -> None:
+    """A read may bound a lease after the clock was set back; its outcome is never unknown."""
+    clock = FakeClock()
+    async with SqliteTraceStore(path, clock=clock) as store:
+        await begin(store)
+        await store.acquire("t", "a", 30, request="r")
+        clock.advance(-3600)
+
+        def arm(database: Database) -> None:
+            FailingCommit(database, after=False, spared=1)  # this one's own
+
+        await store._writer.submit("test", "", arm).future
+        with pytest.raises(StoreUnavailableError, match="disk I/O error"):
+            await store.head("t")
+        assert (await store.head("t")).lease is not None
+        clock.advance(31)
+        assert (await store.head("t")).lease is None
 
 
 @pytest.fixture

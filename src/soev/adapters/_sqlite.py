@@ -37,9 +37,11 @@ from soev.domain import (
     Lease,
     LeaseLostError,
     LogEntry,
+    OutcomeUnknownError,
     Page,
     PositionOutOfRangeError,
     StoredEvent,
+    StoreUnavailableError,
     ThreadExistsError,
     ThreadInfo,
     UnknownThreadError,
@@ -124,7 +126,10 @@ class SqliteTraceStore:
         answer = await self._reader.submit(operation, thread_id, work).future
         if self._set_back:
             self._set_back = False
-            await self._writer.submit(operation, thread_id, self._settle_leases).future
+            try:
+                await self._writer.submit(operation, thread_id, self._settle_leases).future
+            except OutcomeUnknownError as error:  # a read is repeated, whatever became of it
+                raise StoreUnavailableError(operation, error.reason) from None
         return answer
 
     def _settle_leases(self, database: Database) -> None:

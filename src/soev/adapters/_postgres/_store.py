@@ -28,8 +28,10 @@ from soev.domain import (
     Lease,
     LeaseHeldError,
     LeaseLostError,
+    OutcomeUnknownError,
     Page,
     StoredEvent,
+    StoreUnavailableError,
     ThreadExistsError,
     ThreadInfo,
     UnknownThreadError,
@@ -126,7 +128,10 @@ class PostgresTraceStore:
         if self._set_back:
             self._set_back = False
             settle = self._statements.settle_leases
-            await self._link.submit(operation, thread_id, settle)
+            try:
+                await self._link.submit(operation, thread_id, settle)
+            except OutcomeUnknownError as error:  # a read is repeated, whatever became of it
+                raise StoreUnavailableError(operation, error.reason) from None
         return answer
 
     def _changed(self, thread_id: str) -> None:
