@@ -1,6 +1,7 @@
 """Wherever the server ends a session, the scenario graphs leave the log and acts of a calm run."""
 
 import asyncio
+from itertools import count
 
 import pytest
 
@@ -79,3 +80,29 @@ def test_a_session_that_ends_anywhere_changes_nothing(
 ) -> None:
     """Ended at any statement, also while the server works on it, every graph comes to the same."""
     hold_to_calm(scenario, when)
+
+
+async def made(scenario: Scenario[Story], calm: Story, when: When) -> int:
+    """End the session of each statement with which a store makes its tables, then play."""
+    async with laid_wire() as wire:
+        for at in count(1):
+            wire.aim(at, when)
+            schema = postgres.fresh_schema()
+            async with PostgresTraceStore(wire.dsn, schema=schema, listen=False) as store:
+                await store.head("")
+                missed = wire.statements < at
+                wire.aim(0)
+                assert await Reality(store, World()).play(scenario) == calm, f"statement {at}"
+            if missed:
+                return at - 1
+    raise AssertionError
+
+
+@pytest.mark.parametrize("when", ["before", "while", "after"])
+def test_a_session_that_ends_while_the_tables_are_made_changes_nothing(when: When) -> None:
+    """Ended at any statement that makes the tables, a session leaves a schema to go on with."""
+    (scenario, *_) = EFFECTS
+    runs = asyncio.run(made(scenario, holds(scenario.run()), when))
+    assert runs > 5
+    how = f"session ended {when} a statement that makes the tables, PostgreSQL"
+    LEDGER.counted("T7", scenario.name, how, runs)

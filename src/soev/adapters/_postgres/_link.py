@@ -314,6 +314,9 @@ class Link:
             await self._attempt(local, lambda session: bring_up(session, self._schema), deadline)
         except SchemaError as error:
             raise ValueError(f"`PostgresTraceStore` cannot use this database: {error}.") from None
+        except Broken as broken:
+            # Whatever became of the tables: the call itself was not sent, and may try it again.
+            raise Broken(broken.reason, again=broken.again or broken.sent) from None
         self._ready = True
 
     async def _broken(self, error: psycopg.Error, session: Session) -> Exception:
