@@ -8,6 +8,7 @@ each act, so it outlives every process.
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import sys
@@ -110,6 +111,12 @@ class Place:
         story = asyncio.run(read())
         return {"log": story.log, "acts": story.acts, "broken": story.broken}
 
+    def cleared(self) -> Outcome:
+        """Return the same, and remove the files."""
+        outcome = self.left_behind()
+        shutil.rmtree(self.directory)
+        return outcome
+
 
 def forked(work: Callable[[], None]) -> int:
     """Do work in a process of its own, and return that."""
@@ -198,7 +205,7 @@ def killed(scenario: Scenario[Story], directory: Path, plan: list[int]) -> Outco
     for lives, at in enumerate(plan):
         died += ended(lived(place, killing(at), lives + 1, lives)) == -signal.SIGKILL
     code = ended(lived(place, spare, len(plan) + 1, len(plan)))
-    return {"plan": plan, "died": died, "code": code, **place.left_behind()}
+    return {"plan": plan, "died": died, "code": code, **place.cleared()}
 
 
 def pauses(scenario: Scenario[Story], directory: Path, words: Sequence[str]) -> Iterator[Outcome]:
@@ -248,7 +255,7 @@ def creations(
         place.directory.mkdir()
         died = ended(forked(partial(make_tables, place, killing(at)))) == -signal.SIGKILL
         code = ended(lived(place, spare, 1, 0))
-        yield {"plan": [at], "died": int(died), "code": code, **place.left_behind()}
+        yield {"plan": [at], "died": int(died), "code": code, **place.cleared()}
         if not died:
             return
 

@@ -98,7 +98,7 @@ def test_sigkill_at_every_pair_of_points_changes_nothing(
     """Killed at any point, and again at any point of the process after it, nothing changes."""
     points = sum(each["died"] for each in ran(place, "kill", scenario))
     firsts = [f"{at},*" for at in range(1, points + 1)]
-    halves = [(place / str(half), firsts[half::2]) for half in range(2)]
+    halves = [(place / f"half-{half}", firsts[half::2]) for half in range(2)]
 
     def half(directory: Path, words: list[str]) -> list[Run]:
         directory.mkdir()

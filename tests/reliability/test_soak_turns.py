@@ -22,14 +22,15 @@ from tests import postgres
 from tests.reliability.graphs import talk
 from tests.reliability.killed import FiledWorld
 from tests.reliability.real import Reality
-from tests.reliability.report import LEDGER
+from tests.reliability.report import LEDGER, SOAK
 from tests.reliability.rules import holds
 from tests.reliability.workers import LOOK, MAKES, MOST_THREADS, kind_of
 
 ROOT = Path(__file__).parents[2]
 WORKERS = 4
 LEASE = 2.0
-TURNS = 5_000
+TURNS = 5_000 if SOAK == 1 else 10_000
+TURNS_OF_A_THREAD = 25
 
 pytestmark = pytest.mark.skipif(
     postgres.DSN is not None, reason="only a server that the tests have started may be restarted"
@@ -212,6 +213,8 @@ def test_thousands_of_turns_outlive_killed_workers_and_crashed_servers(tmp_path:
     """The same for thousands of turns, in minutes of kills and crashes."""
     draw = random.Random(0)
     kills, restarts = between(2, 10, draw), between(5, 40, draw)
-    killed, crashed = run(tmp_path / "world", 200, TURNS // 200, 600, kills, restarts)
+    killed, crashed = run(
+        tmp_path / "world", TURNS // TURNS_OF_A_THREAD, TURNS_OF_A_THREAD, 900, kills, restarts
+    )
     assert killed
     assert crashed
