@@ -6,8 +6,8 @@
 #   make format    let ruff lay out and fix what it can
 #   make api       write the lists of public names in docs/api anew
 #   make bench     the benchmarks
-#   make soak      the long runs: many crashes, restarts and cut connections, and their report in
-#                  reliability-report.md; SOAK=100 runs a hundred times as many schedules
+#   make soak      the long runs, of about an hour on two cores: a million schedules, crashes, restarts
+#                  and cut connections, and their report in reliability-report.md; SOAK=5 runs a tenth
 #   make lowest    the golden traces and the library on the oldest versions that pyproject.toml allows
 #   make matrix    Python, pytest and async plugins in each combination that can be had
 #
@@ -16,7 +16,7 @@
 VENV ?= .venv
 WORKERS ?= auto
 PYTEST_ARGS ?=
-SOAK ?= 10
+SOAK ?= 50
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -m
@@ -66,9 +66,10 @@ bench: $(VENV)/.ready-dev
 	$(RUN) pytest benchmarks --benchmark-sort=name $(PYTEST_ARGS)
 
 soak: $(VENV)/.ready-dev
-	$(RUN) pytest -m soak --ignore=tests/reliability $(PYTEST_ARGS)
-	SOEV_SOAK=$(SOAK) SOEV_REPORT=reliability-report.md \
-		$(RUN) pytest -m 'soak or not soak' tests/reliability $(PYTEST_ARGS)
+	SOEV_SOAK=$(SOAK) SOEV_REPORT=reliability-report.md $(RUN) pytest -n $(WORKERS) \
+		--timeout=3000 -m 'soak or not soak' tests/reliability $(PYTEST_ARGS)
+	SOEV_SOAK=$(SOAK) $(RUN) pytest -n $(WORKERS) --timeout=3000 -m soak --ignore=tests/reliability \
+		$(PYTEST_ARGS)
 
 lowest: $(VENV)/.ready-test
 	.ci/lowest $(BIN)/python
