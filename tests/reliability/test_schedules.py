@@ -35,7 +35,7 @@ def blows(seed: int, points: int, calls: int) -> tuple[Fault, ...]:
     return draw.choice([(), (blow,), (failure,), (blow, failure)])
 
 
-@pytest.mark.parametrize(("scenario", "part"), in_parts(GRAPHS))
+@pytest.mark.parametrize(("scenario", "part"), list(in_parts(GRAPHS)))
 def test_a_random_order_with_random_blows_changes_nothing(
     scenario: Scenario[Story], part: int
 ) -> None:
@@ -53,7 +53,7 @@ def test_a_random_order_with_random_blows_changes_nothing(
     report.check()
 
 
-@pytest.mark.parametrize(("scenario", "part"), in_parts(RACES))
+@pytest.mark.parametrize(("scenario", "part"), list(in_parts(RACES)))
 def test_a_random_order_of_a_race_has_one_winner(scenario: Scenario[Story], part: int) -> None:
     """No random order of two callers breaks a rule."""
 

@@ -81,7 +81,7 @@ def in_parts() -> Iterator[object]:
             yield pytest.param(scenario, part, marks=marks, id=f"{scenario.name}-{part}")
 
 
-@pytest.mark.parametrize(("scenario", "part"), in_parts())
+@pytest.mark.parametrize(("scenario", "part"), list(in_parts()))
 def test_a_crash_after_a_crash_changes_nothing(scenario: Scenario[Story], part: int) -> None:
     """Killed at a point, and again at any point of the way back, a graph leaves the calm log."""
     report, _ = noting(scenario)
