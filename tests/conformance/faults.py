@@ -459,7 +459,7 @@ async def loses_an_event(call: Call) -> Any:
     return replace(page, entries=page.entries[:-1]) if short else page
 
 
-@fault("head", "R2", "A29", "C5", "C6", "C8", "D2", "D7", "L13")
+@fault("head", "R2", "A29", "C5", "C6", "C8", "D2", "D7", "D8", "L13")
 async def heads_an_unknown_thread(call: Call) -> Any:
     """Give an unknown thread a life."""
     head = await call.sound()
@@ -644,7 +644,8 @@ async def sleeps_through_appends(call: Call) -> Any:
 @fault("delete", "W5")
 async def deletes_in_silence(call: Call) -> Any:
     """Delete without waking anybody."""
-    call.store._logs.pop(call.thread_id, None)
+    if call.log is not None and call.kwargs.get("incarnation") in {None, call.log.row.incarnation}:
+        del call.store._logs[call.thread_id]
 
 
 @fault("append", "W6")
@@ -1065,5 +1066,18 @@ async def deletes_copies(call: Call) -> Any:
     entries = call.log.entries if call.log else []
     await call.sound()
     for name, log in list(call.store._logs.items()):
-        if entries and log.entries[0] is entries[0]:
+        if name != call.thread_id and entries and log.entries[0] is entries[0]:
             del call.store._logs[name]
+
+
+@fault("delete", "D8")
+async def deletes_any_life(call: Call) -> Any:
+    """Delete whatever life a thread has, also another than was meant."""
+    await call.store.delete(call.thread_id)
+
+
+@fault("delete", "D8")
+async def deletes_no_named_life(call: Call) -> Any:
+    """Leave a thread alone whose life is named."""
+    if call.kwargs.get("incarnation") is None:
+        await call.sound()

@@ -169,8 +169,10 @@ class FaultyTraceStore:
             "copy", thread_id, lambda: self.store.copy(thread_id, new_id, through=through)
         )
 
-    async def delete(self, thread_id: str) -> None:
-        await self._call("delete", thread_id, lambda: self.store.delete(thread_id))
+    async def delete(self, thread_id: str, *, incarnation: str | None = None) -> None:
+        await self._call(
+            "delete", thread_id, lambda: self.store.delete(thread_id, incarnation=incarnation)
+        )
 
     async def acquire(self, thread_id: str, owner: str, ttl: float, *, request: str) -> Lease:
         lease: Lease = await self._call(

@@ -98,3 +98,14 @@ class DeleteClauses(StoreClauses):
             assert (await other.head("t")).incarnation is None
             with pytest.raises(UnknownThreadError):
                 await other.append("t", [note(1)], after=head, batch=fresh())
+
+    @clause
+    async def test_d08_a_life_that_is_named_is_meant_alone(self, store: TraceStore) -> None:
+        """D8: A deletion that names a life removes that one, and leaves a later one alone."""
+        before = await begin(store, count=2)
+        await store.delete("t", incarnation=before.incarnation)
+        assert (await store.head("t")).incarnation is None
+        head = await begin(store)
+        await store.delete("t", incarnation=before.incarnation)
+        assert (await store.head("t")).incarnation == head.incarnation
+        assert positions(await log(store)) == [1]

@@ -184,9 +184,13 @@ class ProcessStore:
             "copy", thread_id, lambda: self._store.copy(thread_id, new_id, through=through)
         )
 
-    async def delete(self, thread_id: str) -> None:
+    async def delete(self, thread_id: str, *, incarnation: str | None = None) -> None:
         """Remove a thread's log and lease."""
-        await self._writing("delete", thread_id, lambda: self._store.delete(thread_id))
+        await self._writing(
+            "delete",
+            thread_id,
+            lambda: self._store.delete(thread_id, incarnation=incarnation),
+        )
 
     async def acquire(self, thread_id: str, owner: str, ttl: float, *, request: str) -> Lease:
         """Take a thread's lease."""

@@ -17,6 +17,7 @@ from soev.domain import (
     JsonValue,
     LeaseHeldError,
     LeaseLostError,
+    OutcomeUnknownError,
     PositionConflictError,
     Request,
     StoreUnavailableError,
@@ -82,7 +83,7 @@ async def carry_on(process: Process, graph: Callable[[], Graph], talk: Talk) -> 
                 return
         except (LeaseHeldError, LeaseLostError):
             await asyncio.sleep(process.runs.lease_ttl / 3)
-        except StoreUnavailableError:
+        except (StoreUnavailableError, OutcomeUnknownError):
             await asyncio.sleep(PAUSE)
         except (ThreadActiveError, InputDeniedError, PositionConflictError):
             continue

@@ -213,10 +213,12 @@ class Witness:
         """Copy a thread's first events."""
         await self.store.copy(thread_id, new_id, through=through)
 
-    async def delete(self, thread_id: str) -> None:
+    async def delete(self, thread_id: str, *, incarnation: str | None = None) -> None:
         """Delete a thread. What was seen of its life stays known."""
-        await self.store.delete(thread_id)
-        self._newborn.pop(thread_id, None)
+        await self.store.delete(thread_id, incarnation=incarnation)
+        # Of a life that is named nothing is kept here: who names it has seen its head.
+        if incarnation is None:
+            self._newborn.pop(thread_id, None)
 
     async def acquire(self, thread_id: str, owner: str, ttl: float, *, request: str) -> Lease:
         """Take a lease, and see that its epoch is new."""

@@ -150,10 +150,8 @@ class InMemoryTraceStore:
         if new_id in self._logs:
             raise domain.ThreadExistsError(new_id)
         source, last = self._known(thread_id), self._known(thread_id).row.position
-        if not 1 <= through <= last:
-            raise domain.PositionOutOfRangeError(thread_id, through, last)
-        if source.entries[through - 1].event.left:
-            nearest = rows.ends_around(source.entries, through)
+        if not 1 <= through <= last or source.entries[through - 1].event.left:
+            nearest = rows.ends_around(source.entries, through) if 1 <= through <= last else ()
             raise domain.PositionOutOfRangeError(thread_id, through, last, nearest)
         row = rows.ThreadRow(new_id, rows.new_incarnation(), source.row.agent, 0, rows.EPOCH)
         log = self._logs[new_id] = _Log(row)
@@ -166,10 +164,14 @@ class InMemoryTraceStore:
             raise domain.UnknownThreadError(thread_id)
         return self._logs[thread_id]
 
-    async def delete(self, thread_id: str) -> None:
+    async def delete(self, thread_id: str, *, incarnation: str | None = None) -> None:
         """Remove a thread's log and lease."""
-        rows.performed("delete", lambda: self._logs.pop(thread_id, None))
+        rows.performed("delete", lambda: self._delete(thread_id, incarnation))
         self._waiters.wake(thread_id)
+
+    def _delete(self, thread_id: str, incarnation: str | None) -> None:
+        if thread_id in self._logs and incarnation in {None, self._logs[thread_id].row.incarnation}:
+            del self._logs[thread_id]
 
     async def acquire(self, thread_id: str, owner: str, ttl: float, *, request: str) -> Lease:
         """Take a thread's lease."""

@@ -284,13 +284,13 @@ class SqliteTraceStore:
         tables.copy(database, source, row)
         database.touched.add(new_id)
 
-    async def delete(self, thread_id: str) -> None:
+    async def delete(self, thread_id: str, *, incarnation: str | None = None) -> None:
         """Remove a thread's log and lease, and every trace of them in the file."""
-        await self._write("delete", thread_id, partial(self._delete, thread_id))
+        await self._write("delete", thread_id, partial(self._delete, thread_id, incarnation))
 
-    def _delete(self, thread_id: str, database: Database) -> None:
+    def _delete(self, thread_id: str, incarnation: str | None, database: Database) -> None:
         row = tables.find(database, thread_id)
-        if row is not None:
+        if row is not None and incarnation in {None, row.incarnation}:
             tables.remove(database, row)
             database.touched.add(thread_id)
             database.scrub = True

@@ -76,6 +76,7 @@ from soev.domain._guard import (
 from soev.domain._json import (
     canonical_json,
     check_json,
+    shortened,
     write_checked,
 )
 from soev.domain._lease import (
@@ -220,6 +221,7 @@ __all__ = [
     "reached",
     "refuse_blocked_model",
     "role_of",
+    "shortened",
     "stamped",
     "stream_name",
     "tag_of",

@@ -17,7 +17,24 @@ from soev.domain._errors import UnencodableError
 MAX_DEPTH = 128
 MAX_DIGITS = 1_000
 _BIGGEST = 10**MAX_DIGITS
+_SHOWN = 80
 _SCALARS = (str, int, float, type(None))
+
+
+def shortened(value: object) -> str:
+    """Return a value as an error shows it: its `repr`, of 80 characters at most.
+
+    Args:
+        value: Any value, also one that has no `repr`, such as an integer of 5,000 digits.
+    """
+    try:
+        return _cut(repr(value))
+    except Exception:  # noqa: BLE001  # a class of anybody's
+        return f"of class {type(value).__name__}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def _plain(value: object) -> object:
@@ -116,13 +133,13 @@ def _flaw(value: object, depth: int) -> tuple[str, str] | None:
 
 def _key_problem(key: object) -> str | None:
     if not isinstance(key, str):
-        return f"the key {key!r} is no text"
+        return f"the key {shortened(key)} is no text"
     problem = _problem(key)
     return None if problem is None else f"a key: {problem}"
 
 
 def _step(key: object) -> str:
-    return f"[{key}]" if isinstance(key, int) else f".{key}"
+    return f"[{key}]" if isinstance(key, int) else f".{_cut(str(key))}"
 
 
 def _problem(value: object) -> str | None:

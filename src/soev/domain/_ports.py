@@ -155,8 +155,14 @@ class TraceStore(Protocol):
         """
         ...
 
-    async def delete(self, thread_id: str) -> None:
-        """Remove a thread's log and lease. Deleting an unknown thread does nothing."""
+    async def delete(self, thread_id: str, *, incarnation: str | None = None) -> None:
+        """Remove a thread's log and lease. Deleting an unknown thread does nothing.
+
+        Args:
+            thread_id: The thread.
+            incarnation: The life that is meant, None for whichever there is. Another life is left
+                alone, so a call that lands late never removes a thread that was made anew.
+        """
         ...
 
     async def acquire(self, thread_id: str, owner: str, ttl: float, *, request: str) -> Lease:

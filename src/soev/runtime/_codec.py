@@ -38,6 +38,7 @@ from soev.runtime._errors import UnknownEventTypeError, UnreadableEventError
 from soev.runtime._pens import EventPen, NotPlain
 from soev.runtime._sameness import difference
 
+_LONGEST_FIELD: Final = 200
 _EXCLUDED: Final = set(ENVELOPE)
 _UPGRADE: Final = Event.upgrade.__func__  # type: ignore[attr-defined]  # a classmethod, compared by its function
 
@@ -265,7 +266,9 @@ def _upgraded(cls: type[Event], stored: StoredEvent) -> str:
 def _first(error: ValidationError) -> tuple[str | None, str]:
     """Return the field and the problem of a validation's first error, without the value."""
     first: Any = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    return ".".join(str(part) for part in first["loc"]) or None, first["msg"]
+    # What stands in a row may be anybody's, also where a field's name is read.
+    field = ".".join(str(part) for part in first["loc"])
+    return field[:_LONGEST_FIELD] or None, first["msg"]
 
 
 def entry_of(types: EventTypes, thread_id: str, entry: LogEntry[StoredEvent]) -> LogEntry[Event]:

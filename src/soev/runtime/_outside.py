@@ -208,3 +208,14 @@ async def copied(store: TraceStore, thread_id: str, at: int, *, clock: Clock, id
                 continue
             # The call before this one was stored after all: nobody else knows the fresh id.
         return new_id
+
+
+async def deleted(store: TraceStore, thread_id: str, *, clock: Clock) -> None:
+    """Remove a thread: the life that is there now, and none that comes after it.
+
+    Raises:
+        OutcomeUnknownError: No answer came in 30 seconds.
+    """
+    life = (await store.head(thread_id)).incarnation
+    if life is not None:
+        await persist(clock, lambda: store.delete(thread_id, incarnation=life))

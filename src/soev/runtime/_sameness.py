@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from soev.domain import ENVELOPE, Event
+from soev.domain import ENVELOPE, Event, shortened
 
 Difference = tuple[str, str]
 Check = Callable[[Any], bool]
@@ -89,10 +89,10 @@ def _unlike_mappings(a: Mapping[Any, Any], b: Mapping[Any, Any]) -> Difference |
     keys = {key: key for key in b}
     for key, value in a.items():
         if key not in keys or type(keys[key]) is not type(key):
-            return f"[{key!r}]", "the key is read back as another"
+            return f"[{shortened(key)}]", "the key is read back as another"
         found = _unlike(value, b[key])
         if found is not None:
-            return f"[{key!r}]{found[0]}", found[1]
+            return f"[{shortened(key)}]{found[0]}", found[1]
     return None
 
 

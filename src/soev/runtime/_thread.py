@@ -36,7 +36,7 @@ from soev.runtime._outside import (
     TurnSnapshot,
     Writer,
     copied,
-    persist,
+    deleted,
     turn_snapshot,
 )
 from soev.runtime._reading import Reader, watch, while_heard, while_held, while_running, whole
@@ -349,7 +349,7 @@ class Thread:
     async def delete(self) -> None:
         """Stop this process's run, then remove the thread. An unknown thread is left alone."""
         await self._runs.stop(self.id)
-        await persist(self._runs.clock, lambda: self._store.delete(self.id))
+        await deleted(self._store, self.id, clock=self._runs.clock)
 
 
 def _check_id(thread_id: str) -> None:

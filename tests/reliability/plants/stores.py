@@ -155,9 +155,9 @@ def lives_are_not_compared(patch: Patch) -> None:
 def delete_leaves_the_head(patch: Patch) -> None:
     """Deleting a thread removes its events and leaves its row."""
 
-    async def delete(self: Any, thread_id: str) -> None:
+    async def delete(self: Any, thread_id: str, *, incarnation: str | None = None) -> None:
         log = self._logs.get(thread_id)
-        await whole(self, thread_id)
+        await whole(self, thread_id, incarnation=incarnation)
         if log is not None:
             self._logs[thread_id] = memory._Log(log.row)
 

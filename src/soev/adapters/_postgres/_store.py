@@ -280,13 +280,13 @@ class PostgresTraceStore:
             raise ThreadExistsError(new_id)
         self._changed(new_id)
 
-    async def delete(self, thread_id: str) -> None:
+    async def delete(self, thread_id: str, *, incarnation: str | None = None) -> None:
         """Remove a thread's log and lease."""
-        await self._write("delete", thread_id, partial(self._delete, thread_id))
+        await self._write("delete", thread_id, partial(self._delete, thread_id, incarnation))
 
-    async def _delete(self, thread_id: str, session: Session) -> None:
+    async def _delete(self, thread_id: str, incarnation: str | None, session: Session) -> None:
         _, row = await self._statements.lock(session, thread_id)
-        if row is not None:
+        if row is not None and incarnation in {None, row.incarnation}:
             await session.commit(*self._statements.delete(row))
             self._changed(thread_id)
 
