@@ -1,15 +1,35 @@
 """The test harness of soev: fixtures, suites and strategies, imported when they are asked for."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pytest_soev.harness import EFFECT_POINTS, Harness, settled
+    from pytest_soev.suites import ChatModelSuite, TraceStoreSuite
+    from soev.adapters import (
+        ScriptedChatModel,
+        call,
+        calls,
+        fail,
+        forever,
+        hold,
+        optional,
+        reply,
+        say,
+        stream,
+        think,
+    )
 
 pytest.register_assert_rewrite(
     "pytest_soev.suites", "pytest_soev.harness", "pytest_soev.strategies"
 )
 
 _HOMES = {
+    "EFFECT_POINTS": "pytest_soev.harness",
     "ChatModelSuite": "pytest_soev.suites",
+    "Harness": "pytest_soev.harness",
     "ScriptedChatModel": "soev.adapters",
     "TraceStoreSuite": "pytest_soev.suites",
     "call": "soev.adapters",
@@ -20,12 +40,15 @@ _HOMES = {
     "optional": "soev.adapters",
     "reply": "soev.adapters",
     "say": "soev.adapters",
+    "settled": "pytest_soev.harness",
     "stream": "soev.adapters",
     "think": "soev.adapters",
 }
 
 __all__ = [
+    "EFFECT_POINTS",
     "ChatModelSuite",
+    "Harness",
     "ScriptedChatModel",
     "TraceStoreSuite",
     "call",
@@ -36,6 +59,7 @@ __all__ = [
     "optional",
     "reply",
     "say",
+    "settled",
     "stream",
     "think",
 ]

@@ -15,6 +15,14 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_soev._recorder import GoldenRecorder
+    from pytest_soev.harness import (
+        CrashPlan,
+        Harness,
+        HarnessClock,
+        HarnessFactory,
+        HarnessWorld,
+    )
+    from soev.adapters import ScriptedChatModel
     from soev.domain import StoredEvent
 
 OUTSIDE = "code outside of any test"
@@ -233,6 +241,19 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         guard.leave()
 
 
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember that a test failed: its harness then has nothing to add."""
+    if call.excinfo is not None:
+        item.stash[_FAILED] = True
+    return (yield)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Look once more, since a fixture of the test may be what imports soev."""
@@ -264,3 +285,81 @@ def soev_golden(request: pytest.FixtureRequest, soev_agents: object) -> GoldenRe
     from pytest_soev._recorder import GoldenRecorder
 
     return GoldenRecorder(request, soev_agents)
+
+
+@pytest.fixture(scope="session")
+def soev_resources() -> Callable[[Harness], object]:
+    """Return a function from the harness to what `build` gets. Override it as you like."""
+    return lambda soev: None
+
+
+@pytest.fixture(scope="session")
+def soev_store_factory() -> Callable[..., Any]:
+    """Return a function from the clock, or nothing, to a store. Override it as you like."""
+    from pytest_soev.harness import in_memory
+
+    return in_memory
+
+
+# For the session it would keep the `soev_agents` of the first module that asks for it.
+@pytest.fixture(scope="module")
+def soev_harness(
+    soev_agents: object,
+    soev_store_factory: Callable[..., Any],
+    soev_resources: Callable[[Harness], object],
+) -> HarnessFactory:
+    """Return a function that makes a fresh harness; use this one under `@given`."""
+    from pytest_soev.harness import HarnessFactory
+
+    return HarnessFactory(soev_agents, soev_store_factory, soev_resources)
+
+
+@pytest.fixture
+def soev_model() -> ScriptedChatModel:
+    """Return the scripted model of `soev`."""
+    from soev.adapters import ScriptedChatModel
+
+    return ScriptedChatModel()
+
+
+@pytest.fixture
+def soev_world() -> HarnessWorld:
+    """Return the world of `soev`, which records what effects do to it."""
+    from pytest_soev.harness import HarnessWorld
+
+    return HarnessWorld()
+
+
+@pytest.fixture
+def soev_clock() -> HarnessClock:
+    """Return the clock of `soev`: it moves by `advance(seconds)` alone."""
+    from pytest_soev.harness import HarnessClock
+
+    return HarnessClock()
+
+
+@pytest.fixture
+def soev_crash() -> CrashPlan:
+    """Return the plan of `soev` that lets the process crash at a named point."""
+    from pytest_soev.harness import CrashPlan
+
+    return CrashPlan()
+
+
+@pytest.fixture
+def soev(  # one for each part of the harness
+    request: pytest.FixtureRequest,
+    soev_harness: HarnessFactory,
+    soev_model: ScriptedChatModel,
+    soev_world: HarnessWorld,
+    soev_clock: HarnessClock,
+    soev_crash: CrashPlan,
+) -> Generator[Harness, None, None]:
+    """Return one fresh harness, and check at the end that its scripts are used up."""
+    harness = soev_harness.assembled(
+        model=soev_model, world=soev_world, clock=soev_clock, crash=soev_crash
+    )
+    yield harness
+    if not request.node.stash.get(_FAILED, False):
+        __tracebackhide__ = True
+        harness.check()
