@@ -68,9 +68,9 @@ class Reality:
         """Return a process."""
         return RealProcess(f"{name}#{self._life}", self.store, self._lease_ttl)
 
-    def stage(self) -> Stage:
+    def stage(self, kind: type[Stage] = Stage) -> Stage:
         """Return what graphs act on."""
-        return Stage(cast("Simulation", self))
+        return kind(cast("Simulation", self))
 
     async def play(self, scenario: Scenario[Story]) -> Story:
         """Play a scenario to its end, hold the store to its rules, and tell what it came to."""

@@ -205,7 +205,7 @@ def run(
 
 def test_turns_outlive_killed_workers_and_a_crashed_server(tmp_path: Path) -> None:
     """A hundred turns lose nothing, act once and end, though workers and their server die."""
-    assert run(tmp_path / "world", 20, 5, 60, (0.3, 0.3), (0.5,)) == (2, 1)
+    assert run(tmp_path / "world", 20, 5, 60, (0.6, 0.4), (0.8,)) == (2, 1)
 
 
 @pytest.mark.soak

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pytest_soev.world import passed
+from pytest_soev.world import RecordingEffector, passed
 from soev.adapters import PostgresTraceStore
 from soev.domain import (
     Ended,
@@ -31,12 +31,13 @@ from soev.domain import (
     TraceStore,
 )
 from soev.runtime import Graph
-from tests.reliability.graphs import EFFECT, Stage, Team, line, says
+from tests.reliability.graphs import EFFECT, Mail, Stage, Team, line, says
 from tests.reliability.killed import FiledWorld, forked
 from tests.reliability.real import Reality, RealProcess
 
 HANDS = 4
 LOOK = 0.1
+ON_THE_WAY = 0.05
 MOST_THREADS = 10_000
 SIGNALS = {signal.SIGUSR1, signal.SIGTERM, signal.SIGCHLD}
 BUSY = (
@@ -61,6 +62,15 @@ MAKES: Sequence[Callable[[Stage], Graph]] = (
     lambda stage: line(team=Team(lambda: line(mail=stage.effect())), end=says("end")),
 )
 """The graphs of the turns: thread 0 runs the first, thread 1 the second, and so on, in a circle."""
+
+
+class SlowStage(Stage):
+    """What graphs act on where an act takes a while, so that processes die in the middle of it."""
+
+    def effect(self, kind: str = "mail", **given: Any) -> Mail:
+        mail = super().effect(kind, **given)
+        mail.effector = RecordingEffector(self.sim.world, partial(passed, ON_THE_WAY))
+        return mail
 
 
 def kind_of(thread_id: str) -> int:
@@ -122,7 +132,7 @@ async def work(dsn: str, schema: str, world: Path, lease_ttl: float, number: int
     patience = lease_ttl / 4
     async with PostgresTraceStore(dsn, schema=schema, patience=patience, listen=False) as store:
         here = Reality(store, FiledWorld(world), life=number, lease_ttl=lease_ttl, alone=False)
-        graphs = [make(here.stage()) for make in MAKES]
+        graphs = [make(here.stage(SlowStage)) for make in MAKES]
         worker = Worker(here.process("w"), here.store, graphs, random.Random(number))
         await worker.work()
 
