@@ -63,6 +63,11 @@ class Witness:
             self._saw(thread_id, life, self._newborn.pop(thread_id, ()))
         return life
 
+    def _begins(self, key: tuple[str, str], entries: Sequence[Entry]) -> bool:
+        """Whether a life begins with these entries, as far as it was seen."""
+        log = self._lives[key].log
+        return all(log.get(entry.position) == entry for entry in entries)
+
     def _saw(self, thread_id: str, life: _Life, entries: Iterable[Entry]) -> None:
         for entry in entries:
             known = life.log.setdefault(entry.position, entry)
@@ -168,7 +173,9 @@ class Witness:
         ]:
             self._breaks("I1", f"an append to {thread_id!r} is not after {after.position}")
         if after.incarnation is None:
-            self._newborn.setdefault(thread_id, list(entries))
+            # What a known life begins with is the answer to a repeat, which can come much later.
+            if not any(self._begins(key, entries) for key in self._lives if key[0] == thread_id):
+                self._newborn.setdefault(thread_id, list(entries))
             for entry in entries:
                 self._saw_effect(thread_id, entry)
         else:
