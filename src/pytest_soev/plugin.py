@@ -86,6 +86,21 @@ def _add_replay_options(parser: pytest.Parser) -> None:
         dest="soev_live",
         help="Let tests call real models.",
     )
+    add(
+        "--soev-schedule",
+        type=_schedule,
+        metavar="TOKEN",
+        dest="soev_schedule",
+        help="Let `crash_everywhere` run this one schedule, as a failure of it printed.",
+    )
+
+
+def _schedule(text: str) -> str:
+    if not text.startswith(("strict:", "wild:")):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no token of a schedule. Copy the whole line that the failure printed."
+        )
+    return text
 
 
 def _add_report_options(parser: pytest.Parser) -> None:
@@ -304,6 +319,7 @@ def soev_store_factory() -> Callable[..., Any]:
 # For the session it would keep the `soev_agents` of the first module that asks for it.
 @pytest.fixture(scope="module")
 def soev_harness(
+    pytestconfig: pytest.Config,
     soev_agents: object,
     soev_store_factory: Callable[..., Any],
     soev_resources: Callable[[Harness], object],
@@ -311,7 +327,8 @@ def soev_harness(
     """Return a function that makes a fresh harness; use this one under `@given`."""
     from pytest_soev.harness import HarnessFactory
 
-    return HarnessFactory(soev_agents, soev_store_factory, soev_resources)
+    schedule = pytestconfig.getoption("soev_schedule")
+    return HarnessFactory(soev_agents, soev_store_factory, soev_resources, schedule)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from pytest_soev.harness._errors import (
 from pytest_soev.harness._factory import HarnessFactory, in_memory
 from pytest_soev.harness._harness import Harness, settled
 from pytest_soev.harness._process import Parts
+from pytest_soev.harness._sweeping import CrashReport, SweepFailedError
 from pytest_soev.harness._world import HarnessWorld
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "ActOutsideEffectError",
     "ChangedEventError",
     "CrashPlan",
+    "CrashReport",
     "DeadProcessError",
     "Harness",
     "HarnessClock",
@@ -40,6 +42,7 @@ __all__ = [
     "NotSettledError",
     "Parts",
     "ProcessCrash",
+    "SweepFailedError",
     "in_memory",
     "settled",
 ]

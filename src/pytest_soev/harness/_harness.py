@@ -84,7 +84,7 @@ class Harness(ProcessUnderTest):
                 raise
             return self._read()
 
-        return await self._do(work)
+        return await self._do(work, self._opened)
 
     async def run(self, agent: str, payload: JsonValue) -> Trace:
         """Open a thread with its first input, and run its turn.
@@ -112,17 +112,13 @@ class Harness(ProcessUnderTest):
         async def work(catalog: AgentCatalog) -> Trace:
             return await (await catalog.thread(thread_id, input=input)).send(input)
 
-        return await self._do(work)
+        return await self._do(work, self._resumed)
 
     async def resume(self) -> Trace:
         """Run the turn until nothing is due."""
         __tracebackhide__ = True
-        thread_id = self._there()
-
-        async def work(catalog: AgentCatalog) -> Trace:
-            return await (await catalog.thread(thread_id, resuming=True)).resume()
-
-        return await self._do(work)
+        self._there()
+        return await self._do(self._resumed, self._resumed)
 
     async def answer(self, request: Request, payload: JsonValue) -> Trace:
         """Answer a request, and run the turn.
@@ -138,7 +134,7 @@ class Harness(ProcessUnderTest):
             thread = await catalog.thread(thread_id, resuming=True)
             return await thread.send(input, answering=request)
 
-        return await self._do(work)
+        return await self._do(work, self._resumed)
 
     async def cancel(self) -> None:
         """Cancel the turn."""
@@ -148,7 +144,7 @@ class Harness(ProcessUnderTest):
         async def work(catalog: AgentCatalog) -> object:
             return await (await catalog.thread(thread_id)).cancel()
 
-        await self._do(work)
+        await self._do(work, self._opened)
 
     async def fork(self, at: int) -> Thread:
         """Copy the log up to a position into a new thread, and go on there.
@@ -185,7 +181,9 @@ class Harness(ProcessUnderTest):
 
     async def replay(self) -> list[ModelCall]:
         """Rebuild every model call of the thread with today's code. Nothing is executed."""
-        trace = self.trace()
+        return await self._replayed(self.trace())
+
+    async def _replayed(self, trace: Trace) -> list[ModelCall]:
         opened = trace.latest(Opened)
         assert opened is not None
         agent = self._agents[opened.agent]

@@ -35,6 +35,7 @@ from soev.runtime import (
 
 T = TypeVar("T")
 Agents = Mapping[str, Agent[Any, Any]]
+Work = Callable[[AgentCatalog], Awaitable[T]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +106,20 @@ class ProcessUnderTest:
         )
         return self._catalog
 
-    async def _do(self, work: Callable[[AgentCatalog], Awaitable[T]]) -> T:
-        """Do one thing in the process, and look at what it did."""
+    async def _opened(self, catalog: AgentCatalog) -> Thread:
+        """Do nothing more: what was to be recorded is."""
+        return self._read()
+
+    async def _resumed(self, catalog: AgentCatalog) -> Trace:
+        return await (await catalog.thread(self._there(), resuming=True)).resume()
+
+    async def _do(self, work: Work[T], then: Work[T] | None = None) -> T:
+        """Do one thing in the process, and look at what it did.
+
+        Args:
+            work: What to do.
+            then: What is left of it once the log has what it records. Only a sweep asks for it.
+        """
         __tracebackhide__ = True
         catalog = self._begin() if self._life is None else self._catalog
         life = self._life
@@ -162,10 +175,11 @@ class ProcessUnderTest:
             raise NoThreadError
         return self._thread_id
 
-    def _read(self) -> Thread:
-        """Return a handle on the thread that reads, whatever became of the process."""
+    def _read(self, thread_id: str | None = None) -> Thread:
+        """Return a handle on a thread that reads, whatever became of the process."""
+        meant = thread_id or self._there()
         types = event_types_of(self._agents.values())
-        return Thread(self._there(), None, self.store, self._spectator, event_types=types)
+        return Thread(meant, None, self.store, self._spectator, event_types=types)
 
     def check(self) -> None:
         """Hold the test to what it promised: scripts are used up, and nothing is left running.

@@ -107,6 +107,10 @@ class HarnessWorld(World):
         known = self._results.get(intent.id or "", EffectResult(output={"receipt": intent.kind}))
         return EffectResult(output=known.output) if done else NOT_DONE
 
+    def repeated_kinds(self) -> tuple[str, ...]:
+        """Return the kinds of intents that were acted on more than once."""
+        return tuple(self._kinds[key].kind for key in self.repeated())
+
     def __repr__(self) -> str:
         acts = ", ".join(f"{kind} {n}x" for kind, n in self.performed().items()) or "nothing"
         return f"HarnessWorld({acts})"
