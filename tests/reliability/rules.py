@@ -63,7 +63,7 @@ async def story_of(sim: Simulation, story: Story, threads: Sequence[str]) -> Non
     lines: list[str] = []
     for thread_id in threads:
         entries = await log(sim.store, thread_id)
-        story.broken += _problems(thread_id, entries)
+        story.broken += problems(thread_id, entries)
         story.seen += sorted({entry.event.type for entry in entries})
         lines += _lines(thread_id, entries, numbers)
     story.log = tuple(lines)
@@ -89,7 +89,7 @@ def _lines(thread_id: str, entries: Sequence[Entry], numbers: dict[str, str]) ->
     ]
 
 
-def _problems(thread_id: str, entries: Sequence[Entry]) -> Iterator[str]:
+def problems(thread_id: str, entries: Sequence[Entry]) -> Iterator[str]:
     """Yield the rules that a log breaks, in words."""
     for problem in (*_numbered(entries), *_settled(entries), *_turned(entries)):
         yield f"{problem} of {thread_id!r}"
