@@ -15,6 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_soev._recorder import GoldenRecorder
+    from pytest_soev._replayed import Replayer
     from pytest_soev.harness import (
         CrashPlan,
         Harness,
@@ -300,6 +301,14 @@ def soev_golden(request: pytest.FixtureRequest, soev_agents: object) -> GoldenRe
     from pytest_soev._recorder import GoldenRecorder
 
     return GoldenRecorder(request, soev_agents)
+
+
+@pytest.fixture
+def soev_replay(pytestconfig: pytest.Config, soev_agents: object) -> Replayer:
+    """Return a function that replays a thread, a trace or the path of a golden trace."""
+    from pytest_soev._replayed import Replayer
+
+    return Replayer(pytestconfig, soev_agents)
 
 
 @pytest.fixture(scope="session")

@@ -190,6 +190,7 @@ class ProcessUnderTest:
             LeftTasksError: Asyncio tasks are left.
             HarnessError: A step, a router or an effect broke a rule; a crash did not happen.
         """
+        __tracebackhide__ = True
         self._watch.check()
         self.model.check()
         self.crash.check()
