@@ -1,6 +1,7 @@
 """The harness catches what users get wrong: each test plants one bug."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -133,6 +134,13 @@ class Paying:
         return EffectIntent(kind="refund", args={"attempt": self.asked})
 
 
+class Still(Paying):
+    """An effect whose intent is always the same."""
+
+    def intend(self, trace: Trace) -> EffectIntent:
+        return EffectIntent(kind="refund")
+
+
 async def test_an_intent_that_is_not_pure(soev_harness: HarnessFactory) -> None:
     """`intend` gets one view twice and must answer the same."""
 
@@ -181,6 +189,26 @@ async def test_a_step_that_swallows_its_death_is_dead(soev_harness: HarnessFacto
         await soev.resume()
     assert swallowed == ["ProcessCrash"]
     assert [event.text for event in soev.trace().of(ModelOutput)] == ["Hello"]
+
+
+async def test_a_crash_leaves_no_complaints(
+    soev_harness: HarnessFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Asyncio does not report the tasks that died with the process."""
+
+    def make(world: Any) -> Graph:
+        graph = Graph()
+        graph.add_node("pay", Still(world))
+        graph.set_entry_point("pay")
+        return graph
+
+    soev = harness(soev_harness, make)
+    soev.crash.at("world.changed")
+    with soev.crash.expected():
+        await soev.run("desk", "Hi")
+    del soev
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 TESTS = """

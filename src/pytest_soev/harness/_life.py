@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from typing import Any
 
 from pytest_soev.harness._crash import CrashPlan
 from pytest_soev.harness._errors import ProcessCrash
@@ -21,6 +24,7 @@ class Life:
     def __init__(self, plan: CrashPlan) -> None:
         self._plan = plan
         self.crash: ProcessCrash | None = None
+        self.struck: set[asyncio.Task[Any]] = set()
 
     def reached(self, point: str) -> None:
         """Die at a named point, if that is the plan; the dead get no further than the next one."""
@@ -40,8 +44,14 @@ class Life:
         Raises:
             ProcessCrash: It is dead. Nothing that catches `Exception` stops this.
         """
-        if self.crash is not None:
-            raise ProcessCrash(self.crash.point)
+        if self.crash is None:
+            return
+        # A thread of an executor has no task.
+        with suppress(RuntimeError):
+            task = asyncio.current_task()
+            if task is not None:
+                self.struck.add(task)
+        raise ProcessCrash(self.crash.point)
 
 
 class LifeStore:

@@ -139,7 +139,7 @@ class ProcessUnderTest:
         """Look at what the process did, and raise that it died, or what it did wrong."""
         __tracebackhide__ = True
         if life.crash is not None:
-            await self._bury()
+            await self._bury(life)
         if self._thread_id is not None:
             self._trace = await self._read().trace()
         if life.crash is not None:
@@ -154,18 +154,19 @@ class ProcessUnderTest:
         """
         if self._life is not None:
             self._life.end("restart")
-            await self._bury()
+            await self._bury(self._life)
             self.clock.advance(self._parts.lease_ttl)
         self._begin()
 
-    async def _bury(self) -> None:
+    async def _bury(self, life: Life) -> None:
         """Take down what the dead process left. Nothing that it still does leaves a trace."""
         left = {task for task in self._tasks if not task.done()}
         for task in left:
             task.cancel()
         if left:
             await asyncio.wait(left)
-        for task in self._tasks:
+        # Nobody reads what became of them, and asyncio would complain of that.
+        for task in self._tasks | life.struck:
             if task.done() and not task.cancelled():
                 task.exception()
         self._tasks.clear()
