@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,12 +12,28 @@ from pydantic import RootModel
 from pytest_soev.harness import (
     ActOutsideEffectError,
     ChangedEventError,
+    CrashPlan,
     Harness,
+    HarnessClock,
     HarnessFactory,
     ImpureError,
     LeftTasksError,
+    ProcessCrash,
 )
-from soev.domain import EffectIntent, EffectResult, Event, Input, ModelOutput, Trace, reached
+from pytest_soev.harness._life import Life, LifeStore
+from soev.adapters import InMemoryTraceStore
+from soev.domain import (
+    EffectIntent,
+    EffectResult,
+    Event,
+    Head,
+    Input,
+    Lease,
+    ModelOutput,
+    StoredEvent,
+    Trace,
+    reached,
+)
 from soev.runtime import EffectCancellation, Effector, EffectRecovery, Graph, Step, abandon
 
 from .shop import Shop
@@ -269,3 +285,28 @@ def test_every_fixture_says_what_it_gives(empty_shop: Shop) -> None:
     result = empty_shop.run("--fixtures", "-q")
     names = ("harness", "model", "world", "clock", "crash", "resources", "store_factory")
     result.stdout.fnmatch_lines_random([f"soev_{name}*" for name in names])
+
+
+async def test_the_store_refuses_every_call_of_the_dead() -> None:
+    """A store without named points is closed to them as well."""
+    life = Life(CrashPlan())
+    store = LifeStore(InMemoryTraceStore(), life)
+    event = StoredEvent(type="opened", data="{}")
+    lease = Lease("t", "life", "me", 1, HarnessClock().now())
+    calls: list[Callable[[], Awaitable[object]]] = [
+        lambda: store.append("t", [event], after=Head(), batch="b"),
+        lambda: store.read("t"),
+        lambda: anext(store.read_back("t", before=Head())),
+        lambda: store.head("t"),
+        lambda: store.wait("t", after=Head(), timeout=0),
+        store.threads,
+        lambda: store.copy("t", "u", through=1),
+        lambda: store.delete("t"),
+        lambda: store.acquire("t", "me", 30, request="r"),
+        lambda: store.renew(lease, 30),
+        lambda: store.release(lease),
+    ]
+    life.end("here")
+    for each in calls:
+        with pytest.raises(ProcessCrash, match="crashed at 'here'"):
+            await each()
