@@ -5,11 +5,10 @@ import pytest
 from pytest_soev.world import Fault, FaultKind, Outcome, Report, SchedulePlan
 from soev.domain import Input, OutcomeUnknownError, StoreUnavailableError
 from tests.reliability.races import TTL, Race, race, resumed
-from tests.reliability.report import LEDGER, SOAK
+from tests.reliability.report import LEDGER
 from tests.reliability.rules import Story, holds
 
 KINDS: tuple[FaultKind, ...] = ("refuse", "lost", "disconnect", "full")
-EVERY = 3 if SOAK == 1 else 1
 
 
 async def outage(race: Race) -> None:
@@ -41,7 +40,7 @@ def test_a_thread_goes_on_after_an_outage(kind: FaultKind) -> None:
         holds(outcome)
 
     report = Report(OUTAGE, expect)
-    for at in range(1, len(OUTAGE.run().calls) + 1, EVERY):
+    for at in range(1, len(OUTAGE.run().calls) + 1):
         report.add(OUTAGE.run(SchedulePlan(faults=(Fault(kind, at, lasting=True),))))
     LEDGER.ran("T11", f"`{kind}` from each call on", report)
     report.check()

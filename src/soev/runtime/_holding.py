@@ -43,6 +43,9 @@ class Holding:
         lost: Called once the run can no longer trust the lease.
         seen: Called with the head that a renewal answered, when it is higher than the run's.
         lock: Held while the run appends.
+
+    Attributes:
+        doubt: What the store answered last, when that was no answer.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class Holding:
         self.lease: Lease | None = None
         self._until = 0.0
         self._renewals = 0
-        self._doubt: Exception | None = None
+        self.doubt: Exception | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._renewal: asyncio.Task[None] | None = None
 
@@ -72,8 +75,8 @@ class Holding:
     @property
     def lapse(self) -> Exception:
         """Why the run must end at its deadline: the store's last answer, or the lost lease."""
-        if self._doubt is not None:
-            return self._doubt
+        if self.doubt is not None:
+            return self.doubt
         assert self.lease is not None
         return LeaseLostError(self.lease)
 
@@ -110,7 +113,7 @@ class Holding:
     def _trust(self, lease: Lease, sent: float) -> None:
         """Keep a lease, count its time from before it was asked for, and set both timers."""
         ttl = self._runs.lease_ttl
-        self.lease, self._doubt = lease, None
+        self.lease, self.doubt = lease, None
         self._until = sent + ttl - max(ttl / 10, LEAST_MARGIN)
         self._renewals += 1
         # The spread keeps processes apart that started together, and depends on nothing random.
@@ -152,7 +155,7 @@ class Holding:
                     self._lost(error)
             return
         except (OutcomeUnknownError, StoreUnavailableError) as error:
-            self._doubt = error
+            self.doubt = error
             self._set_timer("renew", self._runs.lease_ttl / 30, self._begin_renewal)
             return
         except Exception as error:  # noqa: BLE001  # the run ends with whatever it is

@@ -208,16 +208,15 @@ class Journal:
     ) -> Sequence[LogEntry[StoredEvent]]:
         """Append, and repeat the identical call until the store answers or the deadline is over."""
         work, after, batch, lease = self._work, self.ledger.head, self._ids.new(), self.hold.lease
-        doubt: Exception | None = None
         attempt = 0
         while not self.hold.past:
             reached("run.append.sending")
             try:
-                return await work.store.append(
+                entries = await work.store.append(
                     work.thread_id, events, after=after, batch=batch, lease=lease, release=release
                 )
             except (OutcomeUnknownError, StoreUnavailableError) as error:
-                doubt = error
+                self.hold.doubt = error
                 await pause(attempt)
                 attempt += 1
             except LeaseLostError:
@@ -225,7 +224,10 @@ class Journal:
                 if attempt and not events:
                     return ()
                 raise
-        raise doubt or self.hold.lapse
+            else:
+                self.hold.doubt = None
+                return entries
+        raise self.hold.lapse
 
     async def _read(self) -> None:
         """Read what others wrote, as soon as the store can be reached."""
