@@ -254,7 +254,7 @@ def test_a_failure_names_the_token_that_runs_it_again() -> None:
     outcome = Simulation(setting=Setting(mode="wild")).run(raises)
     with pytest.raises(KeyError, match="lost") as caught:
         outcome.result()
-    assert caught.value.__notes__ == ["Run this schedule again: --soev-schedule=wild:"]
+    assert caught.value.__notes__ == ["Run this schedule again: scenario.again('wild:')"]
 
 
 async def leaves_a_task(sim: Simulation) -> None:

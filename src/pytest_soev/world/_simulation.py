@@ -97,7 +97,7 @@ class Outcome(Generic[T]):
     def result(self) -> T:
         """Return what the scenario returned, or raise what it raised with the token as a note."""
         if self.error is not None:
-            note = f"Run this schedule again: --soev-schedule={self.token}"
+            note = f"Run this schedule again: scenario.again({self.token!r})"
             if note not in getattr(self.error, "__notes__", ()):
                 self.error.add_note(note)
             raise self.error

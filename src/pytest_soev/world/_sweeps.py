@@ -67,7 +67,7 @@ class ScheduleFailedError(WorldError):
     def __str__(self) -> str:
         return (
             f"{self.failed} of {self.runs} schedules of {self.name!r} failed. Run the smallest "
-            f"again: --soev-schedule={self.token}\n{self.problem}"
+            f"again: scenario.again({self.token!r})\n{self.problem}"
         )
 
 
