@@ -49,7 +49,7 @@ def test_a_new_batch_id_for_each_attempt_is_found() -> None:
     """An append that is repeated under another id is recorded twice, and the report says where."""
     broken = Scenario("ReAct loop", REACT_LOOP.play, Setting(store=fresh_batches))
     broken.run().result()
-    with pytest.raises(ScheduleFailedError, match=r"schedule=strict:\+l(ost|ate)@any\.\d+\n"):
+    with pytest.raises(ScheduleFailedError, match=r"again\('strict:\+l(ost|ate)@any\.\d+'\)\n"):
         fail_each_call(broken, ("lost", "late")).check()
 
 
