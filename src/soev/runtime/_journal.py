@@ -144,17 +144,22 @@ class Journal:
         Returns:
             The plan after them, or None when the run ended before they were stored.
         """
+        closes = True
         async with self._lock:
             while (late or not self.over) and (settles is None or self._is_open(settles)):
-                batch, plan, release = self._closed(drafts)
+                batch, plan, release = self._closed(drafts, closes=closes)
                 try:
                     entries = await self._append([draft.stored for draft in batch], release=release)
                 except PositionConflictError:
                     await self._read_on()
                 except UnencodableError as error:
+                    self.ledger.retract()
+                    if len(batch) > len(drafts):
+                        # What fits by itself is not refused for the end of the turn beside it.
+                        closes = False
+                        continue
                     if isinstance(drafts[0].event, Failure):
                         raise
-                    self.ledger.retract()
                     drafts, settles, late = [desk.draft(failure_of(error))], None, False
                 else:
                     self.ledger.confirm(entries)
@@ -169,10 +174,10 @@ class Journal:
         found = None if self.sealed else self.ledger.planner.intent(intent.stream)
         return found is not None and found.id == intent.id
 
-    def _closed(self, drafts: list[Draft]) -> tuple[list[Draft], Plan, bool]:
+    def _closed(self, drafts: list[Draft], *, closes: bool) -> tuple[list[Draft], Plan, bool]:
         """Plan with what is to be appended. What ends the run gives the lease back with it."""
         plan = self.ledger.propose([draft.event for draft in drafts])
-        if self.over or not self._crew.alone():
+        if self.over or not closes or not self._crew.alone():
             return drafts, plan, False
         if plan.actions and isinstance(plan.actions[0], End):
             ended = self.desk(ROOT_STREAM, None).draft(Ended())
