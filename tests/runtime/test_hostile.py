@@ -533,7 +533,7 @@ def wrapped(value: Any, depth: int) -> Any:
     return value
 
 
-def written(event: Event) -> StoredEvent | str:
+def stored_or_refused(event: Event) -> StoredEvent | str:
     """Return an event as it is stored, or why it is refused."""
     try:
         return TYPES.encode_readable(event)
@@ -547,7 +547,7 @@ def written(event: Event) -> StoredEvent | str:
 def test_any_value_is_refused_or_read_back_as_it_was(value: Any) -> None:
     """There is no third: a value that is taken is the same after a store, types and bytes too."""
     event: EffectResult = made(EffectResult, output=value)
-    stored = written(event)
+    stored = stored_or_refused(event)
     if isinstance(stored, str):
         assert len(stored) < 1_000
         return
