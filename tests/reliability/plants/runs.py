@@ -158,8 +158,8 @@ def secret_in_failure(patch: Patch) -> None:
 def ended_twice(patch: Patch) -> None:
     """The end of a turn is recorded twice."""
 
-    def closed(self: Any, drafts: Any) -> object:
-        batch, plan, release = whole(self, drafts)
+    def closed(self: Any, drafts: Any, *, closes: bool) -> object:
+        batch, plan, release = whole(self, drafts, closes=closes)
         if release and batch and isinstance(batch[-1].event, Ended):
             again = self.desk("main", None).draft(Ended())
             return [*batch, again], self.ledger.propose([again.event]), True
