@@ -56,7 +56,7 @@ from soev.runtime import (
 from tests.reliability import places, reference
 from tests.reliability.ghost import Ghost, Instant, Life, is_cut
 from tests.reliability.places import Place
-from tests.reliability.report import SOAK
+from tests.reliability.report import LEDGER, SOAK
 from tests.reliability.rules import problems
 
 TTL = 9.0
@@ -153,10 +153,12 @@ class Counts:
     Args:
         examples: How many examples.
         steps: How many rules each.
+        longer: How many times as many examples a long run has.
     """
 
     examples: int
     steps: int = 50
+    longer: int = 10
 
 
 class Machine(RuleBasedStateMachine):
@@ -164,6 +166,7 @@ class Machine(RuleBasedStateMachine):
 
     place: ClassVar[Callable[[], Place]] = places.memory
     slow_stops: ClassVar[bool] = False
+    counted: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -197,6 +200,8 @@ class Machine(RuleBasedStateMachine):
         finally:
             self.stack.close()
             self.home.end([*self.ghost.past])
+            if self.counted:
+                LEDGER.counted("T4", type(self).__name__, type(self.home).__name__, 1)
 
     # --- steps ---
 
@@ -575,10 +580,10 @@ def case(machine: type[Machine], counts: Counts, place: Callable[[], Place]) -> 
 
     Args:
         machine: The machine.
-        counts: How much is run: ten times as many examples, twice as long, in a long run.
+        counts: How much is run: more examples, twice as long, in a long run.
         place: The store.
     """
-    on: Any = type(machine.__name__, (machine,), {"place": staticmethod(place)})
+    on: Any = type(machine.__name__, (machine,), {"place": staticmethod(place), "counted": True})
     test: Any = on.TestCase
     test.settings = how(counts)
     return test
@@ -588,7 +593,7 @@ def how(counts: Counts) -> settings:
     """Return how a machine is run: always alike in the usual run, at random in a long one."""
     long = SOAK > 1
     return settings(
-        max_examples=counts.examples * (10 if long else 1),
+        max_examples=counts.examples * (counts.longer if long else 1),
         stateful_step_count=counts.steps * (2 if long else 1),
         derandomize=not long,
         database=None,

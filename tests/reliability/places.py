@@ -18,7 +18,17 @@ from typing import Any, Protocol, TypeVar
 import psycopg
 
 from soev.adapters import InMemoryTraceStore, PostgresTraceStore, SqliteTraceStore
-from soev.domain import Clock, Head, Lease, LogEntry, Page, StoredEvent, ThreadInfo, TraceStore
+from soev.domain import (
+    Clock,
+    Head,
+    Lease,
+    LogEntry,
+    Page,
+    StoredEvent,
+    ThreadInfo,
+    TraceStore,
+    fault_plan,
+)
 from tests import postgres
 from tests.clocks import FakeClock
 
@@ -83,9 +93,14 @@ class Remote:
         self._bells: dict[str, list[asyncio.Future[None]]] = {}
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        with _standing_still():
-            self._before()
-            return self._elsewhere.call(work)
+        # The work takes this context with it, and a store is not to die of what was planned here.
+        token = fault_plan.set(None)
+        try:
+            with _standing_still():
+                self._before()
+                return self._elsewhere.call(work)
+        finally:
+            fault_plan.reset(token)
 
     def _wake(self, thread_id: str) -> None:
         for bell in self._bells.pop(thread_id, []):

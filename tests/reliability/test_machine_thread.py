@@ -80,7 +80,7 @@ class ThreadMachine(Callers):
 
     def wrong_with(self, now: Instant) -> list[str]:
         """Return joins that were shown the branch first which ended first."""
-        joins = (fact.data["text"] for fact in now.log if fact.type == "model_output")
+        joins = (fact.data.get("text", "") for fact in now.log if fact.type == "model_output")
         return [f"I14: a join saw {text!r}" for text in joins if ", y, x:request" in text]
 
     @rule(do=DEEDS, where=SOMEWHERE)
@@ -95,6 +95,8 @@ class ThreadMachine(Callers):
 
 
 TestInMemory = case(ThreadMachine, Counts(100), places.memory)
+TestOnSqlite = case(ThreadMachine, Counts(20, longer=15), places.sqlite)
+TestOnPostgres = case(ThreadMachine, Counts(10, longer=30), places.server)
 
 
 @pytest.fixture(scope="module", autouse=True)
