@@ -12,17 +12,31 @@ from tests.reliability.report import LEDGER, write
 NOTED = "reliability"
 
 
-@pytest.fixture(autouse=True)
-def _counted_from_here() -> None:
-    """Count the time of each test for itself."""
-    LEDGER.begin()
+class Recorder:
+    """Notes what tests of every folder come to, which hooks of this file would not be told."""
+
+    def pytest_runtest_logstart(self) -> None:
+        """Count the time of each test for itself."""
+        LEDGER.begin()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a test that failed, also one that came to no row of the report."""
+        if report.failed:
+            LEDGER.broke(report.nodeid)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Listen to each test once: pytest-xdist repeats in its controller what its workers say."""
+    config.pluginmanager.register(Recorder(), "soev-reliability")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """Add what a worker of pytest-xdist has noted."""
+    """Add what a worker of pytest-xdist has noted, or that it took its notes along."""
     noted = getattr(node, "workeroutput", {}).get(NOTED)
-    if noted is not None:
+    if noted is None:
+        LEDGER.lost.append(node.gateway.id)
+    else:
         LEDGER.add(noted)
 
 
@@ -33,5 +47,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     path = os.environ.get("SOEV_REPORT")
     if output is not None:
         output[NOTED] = LEDGER.data()
-    elif path and LEDGER.rows:
+    elif path and (LEDGER.rows or LEDGER.broken):
         write(path)

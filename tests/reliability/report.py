@@ -33,7 +33,7 @@ SOMETIMES = (
 """What the schedules must come to at least once, or they did not try what they are for."""
 
 
-MOST_TOKENS = 20
+MOST_LISTED = 20
 
 
 class Row(NamedTuple):
@@ -80,6 +80,8 @@ class Ledger:
     plants: list[tuple[str, str, int | None]] = field(default_factory=list)
     reached: Counter[str] = field(default_factory=Counter)
     tokens: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
     begun: float = field(default_factory=perf_counter)
 
     def begin(self) -> None:
@@ -113,6 +115,11 @@ class Ledger:
     def planted(self, bug: str, killer: str, schedules: int | None) -> None:
         """Note after how many schedules a planted bug was caught, None when it was not."""
         self.plants.append((bug, killer, schedules))
+
+    def broke(self, test: str) -> None:
+        """Note a test that failed."""
+        if test not in self.broken:
+            self.broken.append(test)
 
     def missing(self) -> list[str]:
         """Return what was never reached."""
@@ -148,6 +155,9 @@ class Ledger:
         runs, failed = sum(row.runs for row in rows), sum(row.failed for row in rows)
         yield from ("# Reliability report", "")
         yield f"Scale {SOAK}. {runs:,} runs, {failed:,} of them failed."
+        yield f"{len(self.broken):,} tests failed."
+        if self.lost:
+            yield from ("", f"What {', '.join(self.lost)} ran is missing below: a worker died.")
         yield from ("", "| part | how | scenarios | runs | failed | minutes of one core |")
         yield "| --- | --- | ---: | ---: | ---: | ---: |"
         for (part, how), row in sorted(parts.items()):
@@ -159,10 +169,8 @@ class Ledger:
                 f"| {row.seconds / 60:.1f} |"
             )
         yield ""
-        if self.tokens:
-            yield from ("## Failed", "")
-            yield from (f"* `{token}`" for token in self.tokens[:MOST_TOKENS])
-            yield ""
+        yield from _listed("Failed schedules", self.tokens)
+        yield from _listed("Failed tests", self.broken)
 
     def _ran(self) -> list[str]:
         return [
@@ -205,6 +213,16 @@ class Ledger:
             "| --- | ---: |",
             *(f"| {name} | {self.reached[name]:,} |" for name in SOMETIMES),
         ]
+
+
+def _listed(title: str, lines: list[str]) -> Iterator[str]:
+    if not lines:
+        return
+    yield from (f"## {title}", "")
+    yield from (f"* `{line}`" for line in lines[:MOST_LISTED])
+    if len(lines) > MOST_LISTED:
+        yield f"* and {len(lines) - MOST_LISTED:,} more"
+    yield ""
 
 
 LEDGER = Ledger()

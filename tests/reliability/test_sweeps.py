@@ -94,11 +94,11 @@ def test_a_crash_after_a_crash_changes_nothing(scenario: Scenario[Story], part: 
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("scenario", EFFECTS[:3], ids=lambda scenario: scenario.name)
 def test_three_crashes_change_nothing(scenario: Scenario[Story], part: int) -> None:
-    """No three crashes make a difference to an effect."""
+    """No three crashes make a difference to an effect: of every eighth pair each third is tried."""
     report, stories = noting(scenario)
-    for plan in struck_again(scenario, struck_again(scenario, crashes(scenario, part))):
+    for plan in struck_again(scenario, struck_again(scenario, crashes(scenario, part))[::8]):
         report.add(scenario.run(plan))
-    done("T1 depth 3", "three crashes", report)
+    done("T1 depth 3", "three crashes, every eighth pair and all that follow", report)
     assert any(story.recoveries > 1 for story in stories)
 
 

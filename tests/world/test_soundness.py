@@ -7,17 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_soev.world import Pct, Replay, Strategy, Uniform, WorldLoop
+from tests.reliability.report import LEDGER, SOAK
 from tests.world.programs import PROGRAMS, Program, StockLoop, log_of
 
+PROGRAMS_RUN = 200 if SOAK == 1 else 100 * SOAK
 EAGER = [False, True] if sys.version_info >= (3, 12) else [False]
 
 
 @pytest.mark.parametrize("eager", EAGER)
-@settings(max_examples=200)
+@settings(max_examples=PROGRAMS_RUN)
 @given(program=PROGRAMS)
 def test_the_usual_order_is_that_of_asyncio(eager: bool, program: Program) -> None:
     """In the order of asyncio a program does the same, at the same times, as on its own loop."""
     assert log_of(WorldLoop(), program, eager=eager) == log_of(StockLoop(), program, eager=eager)
+    LEDGER.counted("T12", "generated programs", "the usual order against asyncio", 1)
 
 
 @settings(max_examples=100)
