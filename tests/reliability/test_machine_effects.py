@@ -22,8 +22,8 @@ from soev.domain import (
     TransientError,
 )
 from soev.runtime import EffectCancellation, Effector, Graph, Thread, abandon
-from tests.reliability import places
-from tests.reliability.callers import DEEDS, SOMEWHERE, Callers, Where
+from tests.reliability import places, reference
+from tests.reliability.callers import ALL, DEEDS, SOMEWHERE, Callers, Where, resumed, steering
 from tests.reliability.ghost import Entry, Life
 from tests.reliability.graphs import Team, asks, gathers, line, says
 from tests.reliability.machines import TTL, Counts, case
@@ -31,6 +31,8 @@ from tests.reliability.test_machine_thread import does
 
 QUIET = 2 * TTL
 """A timeout in seconds that outlasts the lease of a process that died in the act."""
+
+MOST_THREADS = 3
 
 whose: ContextVar[str] = ContextVar("whose", default="")
 """The thread of the call that is being made, which the run that it begins takes along."""
@@ -195,6 +197,22 @@ class EffectMachine(Callers):
             self.sim.world.honesty = mood
             self.moods.add(mood)
         self.livened(do, where)
+
+    @rule(do=DEEDS, where=SOMEWHERE)
+    def is_copied(self, do: int, where: Where) -> None:
+        """Fork a thread right after an intent that is open, and run the fork."""
+        self.livened(do, where._replace(picks=3))
+        thread_id = self.named(where)
+        log = self.ghost.now(thread_id).log
+        opened = reference.intents(log[reference.turn_at(log) :])
+        if not opened or len(self.threads()) > MOST_THREADS:
+            return
+        at = max(log.index(intent) for intent in opened.values()) + 1
+        known = {*self.threads()}
+        self.called("fork", where._replace(picks=ALL), steering("fork", thread_id, at), at=at)
+        for copy in {*self.threads()} - known:
+            number = self.threads().index(copy)
+            self.called("resume", where._replace(thread=number), resumed)
 
     def settle_moods(self) -> None:
         self.sim.world.honesty = "honest"
