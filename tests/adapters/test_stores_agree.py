@@ -18,6 +18,7 @@ from soev.adapters import InMemoryTraceStore, PostgresTraceStore, SqliteTraceSto
 from soev.domain import Head, Lease, Page, SoevError, StoredEvent, TraceStore
 from tests import postgres
 from tests.clocks import FakeClock
+from tests.reliability.report import SOAK
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -301,10 +302,10 @@ class PostgresAgrees(StoresAgree):
 
 
 def _case(machine: type[StoresAgree], examples: int, steps: int) -> Any:
-    """Return a test of so many examples."""
+    """Return a test of so many examples, ten times as many in a long run."""
     case: Any = type(machine.TestCase.__name__, (machine.TestCase,), {})
     case.settings = settings(
-        max_examples=examples,
+        max_examples=examples * (10 if SOAK > 1 else 1),
         stateful_step_count=steps,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
@@ -313,8 +314,7 @@ def _case(machine: type[StoresAgree], examples: int, steps: int) -> Any:
 
 
 TestStoresAgree = _case(StoresAgree, 60, 40)
-TestPostgresAgrees = _case(PostgresAgrees, 15, 40)
-TestPostgresAgreesAtLength = pytest.mark.soak(_case(PostgresAgrees, 1_000, 50))
+TestPostgresAgrees = _case(PostgresAgrees, *((100, 50) if SOAK > 1 else (15, 40)))
 
 
 def test_a_difference_is_seen() -> None:
