@@ -313,7 +313,8 @@ def test_what_a_request_expects_is_kept_or_a_failure(name: str) -> None:
         assert horror.said is not None or name in {"a reference", *BEYOND_THE_LIBRARY}
 
 
-BEYOND_THE_LIBRARY = {"1000 digits", "65 bits", "nesting 120"}
+BEYOND_THE_LIBRARY = {"1000 digits", "65 bits", "nesting 120", "64 bits"}
+"""What the JSON Schema library cannot read, the last one in its oldest version alone."""
 
 
 @pytest.mark.parametrize("name", [name for name in HORRORS if isinstance(HORRORS[name].value, str)])
